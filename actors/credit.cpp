@@ -1,0 +1,148 @@
+#include "actors/credit.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace weir::actors {
+
+void credit_port::post(account* a) {
+  {
+    std::lock_guard guard{mutex_};
+    if (loop_) {
+      posted_.push_back(a);
+      loop_->wake();
+      return;
+    }
+  }
+  a->drop();
+}
+
+void credit_port::take(std::vector<account*>& out) {
+  std::lock_guard guard{mutex_};
+  out.swap(posted_);
+}
+
+void credit_port::close() {
+  std::vector<account*> left;
+  {
+    std::lock_guard guard{mutex_};
+    loop_ = nullptr;
+    left.swap(posted_);
+  }
+  for (auto* a : left) a->drop();
+}
+
+void account::give_back(uint64_t bytes, uint64_t messages) {
+  auto m = messages_.fetch_add(messages, std::memory_order_relaxed) + messages;
+  auto b = bytes_.fetch_add(bytes, std::memory_order_seq_cst) + bytes;
+  if (b >= wake_bytes_.load(std::memory_order_seq_cst) || m >= wake_messages_.load(std::memory_order_relaxed)) notify();
+}
+
+void account::give_back_reply(uint64_t bytes) {
+  reply_bytes_.fetch_add(bytes, std::memory_order_seq_cst);
+  notify();
+}
+
+void account::notify() {
+  if (listed_.load(std::memory_order_relaxed) || listed_.exchange(true, std::memory_order_seq_cst)) return;
+  hold();
+  port_->post(this);
+}
+
+account::returned account::take() {
+  return {bytes_.exchange(0, std::memory_order_acq_rel), messages_.exchange(0, std::memory_order_acq_rel),
+          reply_bytes_.exchange(0, std::memory_order_acq_rel)};
+}
+
+bool held_allowance::take(uint64_t bytes) {
+  auto b = bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  auto m = messages_.fetch_add(1, std::memory_order_relaxed);
+  if (b + bytes <= bytes_max_ && m + 1 <= messages_max_) return true;
+  give(bytes);
+  return false;
+}
+
+void held_allowance::give(uint64_t bytes) {
+  bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  messages_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+delivery::~delivery() {
+  memory_.reset(); // the memory first: credit must not return before it
+  if (held_) held_->give(cost_);
+  if (!account_) return;
+  if (reply_) account_->give_back_reply(cost_);
+  else account_->give_back(cost_, 1);
+  account_->drop();
+}
+
+void delivery::swap(delivery& other) noexcept {
+  std::swap(view_, other.view_);
+  std::swap(memory_, other.memory_);
+  std::swap(account_, other.account_);
+  std::swap(held_, other.held_);
+  std::swap(cost_, other.cost_);
+  std::swap(reply_, other.reply_);
+}
+
+void arrivals::add(account* from, const arrival& a, const net::slab_ref& memory) {
+  if (memory_.empty() || !(memory_.back() == memory)) memory_.push_back(memory);
+  size_t s = shares_.size();
+  while (s > 0 && shares_[s - 1].from != from) --s;
+  if (s == 0) {
+    from->hold();
+    shares_.push_back({from});
+    s = shares_.size();
+  }
+  auto& of = shares_[s - 1];
+  of.total_bytes += a.cost;
+  of.total_messages += 1;
+  items_.push_back(a);
+  items_.back().share = static_cast<uint32_t>(s - 1);
+}
+
+net::slab_ref arrivals::memory_of(size_t i) const {
+  auto* at = reinterpret_cast<const std::byte*>(items_[i].message.words);
+  for (auto& m : memory_)
+    if (at >= m->data() && at < m->data() + m->size) return m;
+  assert(!"a message outside of its batch's memory");
+  return {};
+}
+
+void arrivals::release(size_t i) {
+  auto& s = shares_[items_[i].share];
+  s.ready_bytes += items_[i].cost;
+  s.ready_messages += 1;
+  if (s.ready_bytes < s.from->wake_bytes() && s.ready_messages < s.from->wake_messages()) return;
+  s.total_bytes -= s.ready_bytes;
+  s.total_messages -= s.ready_messages;
+  s.from->give_back(std::exchange(s.ready_bytes, 0), std::exchange(s.ready_messages, 0));
+}
+
+delivery arrivals::hold(size_t i, const std::shared_ptr<held_allowance>& h) {
+  auto& item = items_[i];
+  if (!h->take(item.cost)) return {};
+  auto memory = memory_of(i);
+  auto view = item.message;
+  if (view.bytes() < memory->size / 4) { // it would pin far more than it is charged for
+    auto copy = net::slab_pool::build_pool().take(view.bytes());
+    std::memcpy(copy->data(), view.words, view.bytes());
+    copy->used = static_cast<uint32_t>(view.bytes());
+    view.words = reinterpret_cast<const uint64_t*>(copy->data());
+    memory = std::move(copy);
+  }
+  return delivery::held(view, std::move(memory), h, item.cost);
+}
+
+void arrivals::give_back_all() noexcept {
+  items_.clear();
+  memory_.clear(); // the memory first
+  for (auto& s : shares_) {
+    if (s.total_messages > 0) s.from->give_back(s.total_bytes, s.total_messages);
+    s.from->drop();
+  }
+  shares_.clear();
+}
+
+} // namespace weir::actors

@@ -1,0 +1,31 @@
+#pragma once
+#include "actors/messages.hpp"
+
+#include <map>
+#include <string>
+
+namespace weir::actors {
+
+/// Knows which actor serves a name, and deals out the places in its mailbox among the sessions that are opened to it. One per node.
+class dispatcher final : public pinnable {
+public:
+  explicit dispatcher(caf::actor_config& cfg) : pinnable(cfg) {}
+  caf::behavior make_behavior() override;
+  const char* name() const override { return "weir.dispatcher"; }
+
+private:
+  struct entry {
+    caf::actor service;
+    std::shared_ptr<held_allowance> allowance;
+    uint64_t interface = 0;
+    bool stream = false;
+    uint64_t mailbox_messages = 0; // 0: no limit
+    uint64_t dealt = 0;            // of them, to sessions that are open
+  };
+  found_service find(const find_service& f);
+  void serve(serve_service& s);
+
+  std::map<std::string, entry> services_;
+};
+
+} // namespace weir::actors

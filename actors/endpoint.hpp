@@ -1,0 +1,80 @@
+#pragma once
+#include "actors/link.hpp"
+#include "net/backoff.hpp"
+#include "net/stream.hpp"
+#include "net/uri.hpp"
+
+#include <deque>
+#include <memory>
+
+namespace weir::actors {
+
+/// An address that this loop dials: keeps one link to it while anybody wants one, dials again with full jitter, and gives sessions that
+/// wait for it a link or, after `connect-timeout`, the reason why there is none.
+class endpoint final : public pinnable {
+public:
+  endpoint(caf::actor_config& cfg, loop& l, environment_ptr env, net::uri to);
+  ~endpoint() override;
+  caf::behavior make_behavior() override;
+  const char* name() const override { return "weir.endpoint"; }
+  void on_exit() override;
+
+  // ---- on the loop
+  void attach(session& s);
+  /// Dials now and for ever, also without sessions.
+  void keep();
+  void link_ready(link& l);
+  void link_going_away(link& l);
+  void link_down(link& l, const failure& why);
+  bool connected() const { return link_ != nullptr && link_->ready(); }
+
+private:
+  struct waiting {
+    caf::actor keep;
+    session* who;
+    net::time_point until;
+  };
+  void dial();
+  void dialled(result<std::unique_ptr<net::stream>> r);
+  void dial_later();
+  void expire();
+  void expire_all(const failure& why);
+
+  loop& loop_;
+  const environment_ptr env_;
+  const net::uri to_;
+  net::backoff backoff_;
+  net::splitmix64 random_;
+  std::unique_ptr<net::dial> dial_;
+  caf::actor link_handle_, draining_;
+  link* link_ = nullptr;
+  std::deque<waiting> waiting_;
+  failure last_;
+  net::loop::timer_id retry_ = 0, expiry_ = 0;
+  bool keep_ = false, stopped_ = false;
+};
+
+/// The endpoint of `l` that dials `to`; made when it is new.
+endpoint& endpoint_to(loop& l, const environment_ptr& env, const net::uri& to);
+
+/// An address that the node listens on. Spreads its links over the loops.
+class acceptor final : public pinnable {
+public:
+  acceptor(caf::actor_config& cfg, loop& l, environment_ptr env) : pinnable(cfg), loop_(l), env_(std::move(env)) {}
+  caf::behavior make_behavior() override;
+  const char* name() const override { return "weir.acceptor"; }
+  void on_exit() override { listener_.reset(); }
+  /// On the loop.
+  result<net::uri> listen(const net::uri& at);
+
+private:
+  void accepted(int descriptor);
+
+  loop& loop_;
+  const environment_ptr env_;
+  std::unique_ptr<net::listener> listener_;
+  net::uri address_;
+  size_t next_loop_ = 0;
+};
+
+} // namespace weir::actors

@@ -1,0 +1,37 @@
+#pragma once
+#include "net/mux.hpp"
+
+#include <caf/actor.hpp>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+namespace weir::actors {
+
+class loop;
+
+/// What all actors of one node share; made once by the node, constant afterwards.
+struct environment {
+  net::link_options link;
+  net::ration_options ration;          ///< of every session that is accepted
+  bool ration_infinite = false;        ///< `inf`: as much as the budget has, a quarter of what is free to each session
+  uint64_t send_buffer_bytes = 1 << 20;
+  uint64_t send_buffer_messages = 4096;
+  net::duration call_timeout = std::chrono::seconds{30};
+  net::duration connect_timeout = std::chrono::seconds{5};
+  net::duration drain_timeout = std::chrono::seconds{5};
+  net::duration reconnect_base = std::chrono::milliseconds{50};
+  net::duration reconnect_cap = std::chrono::seconds{5};
+  caf::actor dispatcher;
+  std::vector<std::shared_ptr<loop>> loops; ///< kept while anybody could still enqueue an actor of theirs
+
+  /// Counters for people, any thread.
+  struct counters {
+    std::atomic<uint64_t> links_accepted{0}, links_dialled{0}, links_refused{0}, sessions_opened{0}, sessions_refused{0};
+  };
+  mutable counters count;
+};
+using environment_ptr = std::shared_ptr<const environment>;
+
+} // namespace weir::actors

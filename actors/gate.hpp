@@ -1,0 +1,73 @@
+#pragma once
+#include "net/ration.hpp"
+
+#include <atomic>
+#include <cstdint>
+
+namespace weir::actors {
+
+/// What a session shares with those who send on it, from any thread: admission to its queue, and for a stream's producer the limit
+/// it may offer up to. Outlives the session.
+class gate {
+public:
+  gate(uint64_t bytes_max, uint64_t messages_max) : bytes_max_(bytes_max), messages_max_(messages_max) {}
+
+  /// One atomic add each against `send-buffer`. False: nothing was queued. One message is always admitted to an empty queue, so
+  /// that one larger than the buffer can pass. Any thread.
+  bool admit(uint64_t bytes, uint64_t messages) {
+    auto b = bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    auto m = messages_.fetch_add(messages, std::memory_order_relaxed);
+    if (b == 0 || (b + bytes <= bytes_max_ && m + messages <= messages_max_)) return true;
+    release(bytes, messages);
+    return false;
+  }
+  /// Handed over to the transport, or dropped. Any thread.
+  void release(uint64_t bytes, uint64_t messages) {
+    bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    messages_.fetch_sub(messages, std::memory_order_relaxed);
+  }
+  /// Without asking: a single producer that has looked before (has_room_beside). Any thread.
+  void charge(uint64_t bytes, uint64_t messages) {
+    bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    messages_.fetch_add(messages, std::memory_order_relaxed);
+  }
+  bool has_room_beside(uint64_t bytes, uint64_t messages) const {
+    return queued_bytes() + bytes < bytes_max_ && queued_messages() + messages < messages_max_;
+  }
+  uint64_t queued_bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  uint64_t queued_messages() const { return messages_.load(std::memory_order_relaxed); }
+  bool has_room() const { return queued_bytes() < bytes_max_ && queued_messages() < messages_max_; }
+  /// Enough room that it is worth waking a producer.
+  bool has_much_room() const { return queued_bytes() <= bytes_max_ / 2 && queued_messages() <= messages_max_ / 2; }
+  uint64_t bytes_max() const { return bytes_max_; }
+  uint64_t messages_max() const { return messages_max_; }
+
+  /// 0 until the session is open. Any thread.
+  uint32_t session_id() const { return session_id_.load(std::memory_order_acquire); }
+  bool over() const { return over_.load(std::memory_order_acquire); }
+  net::position limit() const {
+    return {limit_bytes_.load(std::memory_order_acquire), limit_messages_.load(std::memory_order_acquire)};
+  }
+  /// The producer saw no limit or no room and wants a `credit` message. Look again afterwards.
+  void want_credit() { waiting_.store(true, std::memory_order_seq_cst); }
+
+  // ---- by the session, on its loop
+  void open(uint32_t id) { session_id_.store(id, std::memory_order_release); }
+  void publish(const net::position& limit) {
+    limit_messages_.store(limit.messages, std::memory_order_release);
+    limit_bytes_.store(limit.bytes, std::memory_order_seq_cst);
+  }
+  void end() { over_.store(true, std::memory_order_release); }
+  bool wanted() const { return waiting_.load(std::memory_order_seq_cst); }
+  bool take_wanted() { return waiting_.exchange(false, std::memory_order_seq_cst); }
+
+private:
+  const uint64_t bytes_max_, messages_max_;
+  std::atomic<uint64_t> bytes_{0}, messages_{0};
+  alignas(64) std::atomic<uint64_t> limit_bytes_{0};
+  std::atomic<uint64_t> limit_messages_{0};
+  std::atomic<uint32_t> session_id_{0};
+  std::atomic<bool> waiting_{false}, over_{false};
+};
+
+} // namespace weir::actors

@@ -1,0 +1,97 @@
+#pragma once
+#include "actors/session.hpp"
+#include "net/stream.hpp"
+
+#include <functional>
+#include <unordered_map>
+
+namespace weir::actors {
+
+class endpoint;
+
+/// The endpoint on a link's own loop that dialled it; null for an accepted one. (CAF would make a handle of a plain pointer.)
+struct link_owner {
+  endpoint* who = nullptr;
+};
+
+/// One live connection: owns the stream and the protocol of the link (net::mux), lives on one loop for life. Reads, hands each session its
+/// events by direct calls, each service its batch, and writes once a round. A large read is worked off in slices with a write after
+/// each, so that the peer has something to do while we do the rest.
+class link final : public pinnable, public net::round_end {
+public:
+  /// Makes the stream when the link has started, on its loop.
+  using stream_maker = std::function<std::unique_ptr<net::stream>()>;
+  /// `owner` is told when hello is done and when the link is over.
+  link(caf::actor_config& cfg, loop& l, environment_ptr env, stream_maker s, net::side side, link_owner owner);
+  ~link() override;
+
+  caf::behavior make_behavior() override;
+  const char* name() const override { return "weir.link"; }
+  void on_exit() override;
+
+  // ---- from sessions and endpoints, on the loop
+  net::mux& protocol() { return *mux_; }
+  /// Something is to be written: at the end of this round.
+  void touch();
+  /// `s` has given the mux something: its gate is settled after the write.
+  void note_queued(session& s) { queued_.push_back(&s); }
+  /// Opens a session on behalf of `s`. None: done; it gets on_opened or on_ended.
+  failure open(session& s);
+  void forget(session& s);
+  net::session* protocol_of(session& s);
+  void flush_port(service_port* p);
+  service_port* port_of(const found_service& f);
+  void touch_port(service_port* p) { touched_ports_.push_back(p); }
+  /// Answers, from services on this loop.
+  static void answer_all(answers& a);
+  bool ready() const { return !over_ && mux_ && mux_->ready(); }
+  void go_away();
+  /// At once.
+  void stop();
+  net::time_point now() const { return loop_.now(); }
+  const net::slab_ref& read_memory() const { return in_; }
+
+  void end_of_round() override;
+
+private:
+  void wait_readable();
+  void read();
+  void make_room();
+  void parse();
+  void dispatch();
+  void handle(net::event& e);
+  void on_open(net::session& s);
+  void on_found(found_service& f);
+  void hand_over();
+  void write();
+  void settle_gates();
+  void arm_timer();
+  void finish(const failure& why);
+  session* session_of(net::session* s) { return static_cast<session*>(s->owner); }
+
+  loop& loop_;
+  const environment_ptr env_;
+  stream_maker make_stream_;
+  const net::side side_;
+  endpoint* owner_;
+  std::unique_ptr<net::stream> stream_;
+  std::unique_ptr<net::mux> mux_;
+  std::vector<net::event> events_;
+  std::unordered_map<session*, caf::actor> sessions_; // keeps them alive
+  std::unordered_map<session*, net::session*> opening_;
+  std::unordered_map<uint32_t, net::session*> offered_; // waiting for the dispatcher
+  std::unordered_map<caf::actor_id, std::unique_ptr<service_port>> ports_;
+  std::vector<service_port*> touched_ports_;
+  std::vector<session*> queued_;
+  net::slab_ref in_;       // holds [parsed_, end_), what is not parsed yet; null when there is nothing
+  uint32_t parsed_ = 0, end_ = 0;
+  size_t slice_ = 0;
+  net::loop::timer_id timer_ = 0;
+  net::time_point timer_at_ = net::time_point::max();
+  bool in_round_ = false, rearm_ = false, more_ = false, write_blocked_ = false, over_ = false;
+
+  static constexpr size_t slice_bytes = 6000; // answered before the rest of a read is looked at
+  static constexpr size_t read_bytes_min = 16 << 10;
+};
+
+} // namespace weir::actors

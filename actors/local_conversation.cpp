@@ -1,0 +1,264 @@
+#include "actors/local_conversation.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace weir::actors {
+
+namespace {
+constexpr net::duration deadline_grain = std::chrono::milliseconds{10};
+const failure expired{errc::deadline_exceeded, outcome::unknown, "no answer within the deadline"};
+
+/// A message in one piece, as its reader wants it; more pieces are copied together.
+std::pair<net::message_view, net::slab_ref> in_one_piece(net::outgoing& m) {
+  if (!m.more)
+    return {{reinterpret_cast<const uint64_t*>(m.at + net::header_bytes), m.body_bytes / 8}, std::move(m.memory)};
+  auto whole = net::slab_pool::build_pool().take(m.body_bytes);
+  auto* to = whole->data();
+  std::memcpy(to, m.at + net::header_bytes, m.size - net::header_bytes);
+  to += m.size - net::header_bytes;
+  for (auto& p : *m.more) {
+    std::memcpy(to, p.at, p.size);
+    to += p.size;
+  }
+  whole->used = m.body_bytes;
+  return {{reinterpret_cast<const uint64_t*>(whole->data()), m.body_bytes / 8}, std::move(whole)};
+}
+} // namespace
+
+local_conversation::local_conversation(session& s, const found_service& f)
+    : session_(s), port_{caf::actor_cast<caf::strong_actor_ptr>(f.service), f.allowance, {}}, ration_(s.env_->ration) {
+  ration_.messages = std::min(ration_.messages, f.ration_messages);
+}
+
+local_conversation::~local_conversation() {
+  session_.loop_.forget(*this);
+  if (timer_) session_.loop_.cancel(timer_);
+}
+
+failure local_conversation::start() {
+  funded_ = session_.loop_.inbound().take(net::charge::session, ration_.bytes);
+  if (!funded_)
+    return {errc::no_budget, outcome::not_executed,
+            fmt::format("the budget has no {} bytes left for a session (budget-bytes, ration)", ration_.bytes)};
+  session_.account_->wake_at(std::max<uint64_t>(1, ration_.bytes / ration_.grant_at),
+                             std::max<uint64_t>(1, ration_.messages / ration_.grant_at));
+  publish();
+  return {};
+}
+
+void local_conversation::carry(ask& a, const caf::strong_actor_ptr& from) {
+  if (closing_) {
+    session_.gate_->release(a.message.cost(), a.message.count);
+    return session_.tell_failure(from, a, {errc::session_closed, outcome::not_executed, "the session is closed"});
+  }
+  if (!queue_.empty() || !deliver(a, from)) {
+    session_.account_->wake_at(1, 1);
+    queue_.push_back({std::move(a), from});
+    collect(session_.account_->take());
+  }
+}
+
+bool local_conversation::deliver(ask& a, const caf::strong_actor_ptr& from) {
+  auto& m = a.message;
+  if (m.body_bytes > session_.env_->link.message_bytes_max) {
+    session_.gate_->release(m.cost(), m.count);
+    session_.tell_failure(from, a, {errc::message_too_large, outcome::not_executed,
+                                    fmt::format("{} bytes are above message-max ({})", m.body_bytes,
+                                                session_.env_->link.message_bytes_max)});
+    return true;
+  }
+  if (m.cost() > ration_.bytes) {
+    if (!(sent_ == consumed_)) return false; // one larger than the ration passes alone
+    if (!session_.loop_.inbound().take(net::charge::large, m.cost() - ration_.bytes)) {
+      session_.gate_->release(m.cost(), m.count);
+      session_.tell_failure(from, a, {errc::no_budget, outcome::not_executed, "the budget cannot fund a message of this size now"});
+      return true;
+    }
+    large_bytes_ = m.cost() - ration_.bytes;
+  } else if (!covered(m)) {
+    return false;
+  }
+  session_.gate_->release(m.cost(), m.count);
+  if (a.token == 0 && m.count > 1) {
+    deliver_run(m);
+    return true;
+  }
+  uint32_t id = 0;
+  if (a.token != 0) {
+    auto r = open_call(a, from);
+    if (!r) {
+      session_.tell_failure(from, a, r.error());
+      return true;
+    }
+    id = *r;
+  }
+  auto cost = m.cost();
+  sent_ = sent_.plus(cost, 1);
+  auto [view, memory] = in_one_piece(m);
+  touch();
+  port_.batch.add(session_.account_, {view, a.deadline, cost, id, 0}, memory);
+  return true;
+}
+
+void local_conversation::deliver_run(const net::outgoing& run) {
+  sent_ = sent_.plus(run.cost(), run.count);
+  touch();
+  for (const auto* at = run.at; at < run.at + run.size;) {
+    auto h = net::load_header(at);
+    net::message_view v{reinterpret_cast<const uint64_t*>(at + net::header_bytes), h.length / 8};
+    port_.batch.add(session_.account_, {v, net::time_point::max(), net::cost_of(h.length), 0, 0}, run.memory);
+    at += net::header_bytes + h.length;
+  }
+}
+
+result<uint32_t> local_conversation::open_call(const ask& a, const caf::strong_actor_ptr& from) {
+  auto& limits = session_.env_->link;
+  if (open_calls_ == limits.calls_max)
+    return {errc::too_many_calls, fmt::format("{} calls are open on this session (calls-max)", open_calls_)};
+  auto room = net::message_overhead_bytes + uint64_t{a.reply_room_bytes ? a.reply_room_bytes : limits.reply_room_bytes};
+  if (!session_.loop_.inbound().take(net::charge::reply_room, room))
+    return {errc::no_budget, "the budget has no room for the reply"};
+  if (free_.empty()) {
+    free_.push_back(static_cast<uint32_t>(calls_.size()));
+    calls_.emplace_back();
+  }
+  auto slot = free_.back();
+  free_.pop_back();
+  ++open_calls_;
+  auto& c = calls_[slot];
+  c = {from, a.token, a.deadline, room, static_cast<uint16_t>(c.generation + 1), true};
+  if (a.deadline != net::time_point::max() && !timer_)
+    timer_ = session_.loop_.at(session_.loop_.now() + deadline_grain, [this] { expire(); });
+  return uint32_t{c.generation} << 16 | slot;
+}
+
+void local_conversation::close_call(call& c, uint32_t slot, reply r) {
+  auto who = std::exchange(c.who, nullptr);
+  c.open = false;
+  free_.push_back(slot);
+  --open_calls_;
+  put(who, nullptr, std::move(r));
+  finish_if_done();
+}
+
+void local_conversation::answer(struct answer& a) {
+  auto slot = a.call & 0xffff;
+  if (slot >= calls_.size() || !calls_[slot].open || calls_[slot].generation != a.call >> 16) return; // given up
+  auto& c = calls_[slot];
+  auto token = c.token;
+  if (!a.message) {
+    session_.loop_.inbound().give(net::charge::reply_room, c.room_bytes);
+    return close_call(c, slot, reply{token, std::move(a.why)});
+  }
+  session_.account_->hold();
+  auto [view, memory] = in_one_piece(a.message);
+  close_call(c, slot, reply{token, delivery::reply(view, std::move(memory), session_.account_, c.room_bytes)});
+}
+
+void local_conversation::give_up(uint64_t token, const caf::strong_actor_ptr& from) {
+  for (uint32_t slot = 0; slot < calls_.size(); ++slot)
+    if (auto& c = calls_[slot]; c.open && c.token == token && c.who == from) {
+      session_.loop_.inbound().give(net::charge::reply_room, c.room_bytes);
+      return close_call(c, slot, reply{token, failure{errc::cancelled, outcome::unknown, "cancelled by the caller"}});
+    }
+  for (auto i = queue_.begin(); i != queue_.end(); ++i)
+    if (i->what.token == token && i->from == from) {
+      session_.gate_->release(i->what.message.cost(), 1);
+      session_.tell_failure(from, i->what, {errc::cancelled, outcome::not_executed, "cancelled by the caller"});
+      queue_.erase(i);
+      return;
+    }
+}
+
+void local_conversation::expire() {
+  timer_ = 0;
+  auto now = session_.loop_.now();
+  for (uint32_t slot = 0; slot < calls_.size(); ++slot)
+    if (auto& c = calls_[slot]; c.open && c.deadline <= now) {
+      session_.loop_.inbound().give(net::charge::reply_room, c.room_bytes);
+      close_call(c, slot, reply{c.token, expired});
+    }
+  bool again = open_calls_ > 0 || !queue_.empty();
+  while (!queue_.empty() && queue_.front().what.deadline <= now) {
+    auto w = std::move(queue_.front());
+    queue_.pop_front();
+    session_.gate_->release(w.what.message.cost(), w.what.message.count);
+    session_.tell_failure(w.from, w.what, {errc::deadline_exceeded, outcome::not_executed, "not sent within the deadline"});
+  }
+  if (again) timer_ = session_.loop_.at(now + deadline_grain, [this] { expire(); });
+}
+
+void local_conversation::collect(const account::returned& r) {
+  consumed_ = consumed_.plus(r.bytes, r.messages);
+  if (sent_ == consumed_ && large_bytes_) session_.loop_.inbound().give(net::charge::large, std::exchange(large_bytes_, 0));
+  if (r.reply_bytes) session_.loop_.inbound().give(net::charge::reply_room, r.reply_bytes);
+  while (!queue_.empty() && deliver(queue_.front().what, queue_.front().from)) queue_.pop_front();
+  if (queue_.empty() && !closing_)
+    session_.account_->wake_at(std::max<uint64_t>(1, ration_.bytes / ration_.grant_at),
+                               std::max<uint64_t>(1, ration_.messages / ration_.grant_at));
+  publish();
+  session_.wake_producer();
+  finish_if_done();
+}
+
+void local_conversation::publish() { session_.gate_->publish(limit()); }
+
+void local_conversation::touch() {
+  if (session_.target_.stream && !opened_) {
+    opened_ = true;
+    put(port_.to, nullptr, stream_event{stream_event::type::opened, session_.account_});
+  }
+  if (!std::exchange(in_round_, true)) session_.loop_.at_end_of_round(*this);
+}
+
+void local_conversation::end_of_round() {
+  in_round_ = false;
+  if (port_.batch.empty()) return;
+  put(port_.to, caf::strong_actor_ptr{session_.ctrl()}, arrived{std::move(port_.batch), &session_.loop_, port_.allowance});
+  port_.batch = arrivals{};
+}
+
+void local_conversation::close() {
+  closing_ = true;
+  session_.account_->wake_at(1, 1);
+  collect(session_.account_->take());
+}
+
+void local_conversation::finish_if_done() {
+  if (closing_ && queue_.empty() && session_.target_.stream && opened_ && !std::exchange(finished_, true)) {
+    end_of_round(); // its last messages go first
+    put(port_.to, nullptr, stream_event{stream_event::type::finished, session_.account_});
+  }
+  if (closing_ && queue_.empty() && open_calls_ == 0 && sent_ == consumed_) session_.on_ended({}, consumed_.messages);
+}
+
+void local_conversation::end(const failure& why) {
+  end_of_round();
+  for (uint32_t slot = 0; slot < calls_.size(); ++slot)
+    if (auto& c = calls_[slot]; c.open) {
+      session_.loop_.inbound().give(net::charge::reply_room, c.room_bytes);
+      c.open = false;
+      put(std::exchange(c.who, nullptr), nullptr, reply{c.token, failure{why.code, outcome::unknown, why.text}});
+    }
+  open_calls_ = 0;
+  for (auto& w : std::exchange(queue_, {})) {
+    session_.gate_->release(w.what.message.cost(), w.what.message.count);
+    session_.tell_failure(w.from, w.what, why);
+  }
+  if (session_.target_.stream && opened_) {
+    put(port_.to, nullptr,
+        stream_event{stream_event::type::ended, session_.account_, why.code == errc::session_closed ? failure{} : why});
+  }
+  // What the service still holds stays charged and returns through the account.
+  auto held = sent_.bytes - consumed_.bytes;
+  session_.loop_.unconsumed_bytes += held;
+  if (!std::exchange(funded_, false)) return;
+  auto& budget = session_.loop_.inbound();
+  if (large_bytes_) budget.give(net::charge::large, std::exchange(large_bytes_, 0));
+  if (held <= ration_.bytes) budget.give(net::charge::session, ration_.bytes - held);
+  else budget.take(net::charge::session, held - ration_.bytes); // no more than was just given
+}
+
+} // namespace weir::actors

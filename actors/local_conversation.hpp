@@ -1,0 +1,57 @@
+#pragma once
+#include "actors/session.hpp"
+
+namespace weir::actors {
+
+/// A session whose service is on the same node: the same credit, calls, deadlines and order as across a link, but a message stays the
+/// buffer that its builder made. Owned by the session.
+class local_conversation final : public net::round_end {
+public:
+  local_conversation(session& s, const found_service& f);
+  ~local_conversation();
+  /// Funds the ration.
+  failure start();
+
+  void carry(ask& a, const caf::strong_actor_ptr& from);
+  void give_up(uint64_t token, const caf::strong_actor_ptr& from);
+  void answer(struct answer& a);
+  void collect(const account::returned& r);
+  void close();
+  void end(const failure& why);
+  void end_of_round() override;
+
+private:
+  struct call {
+    caf::strong_actor_ptr who;
+    uint64_t token = 0;
+    net::time_point deadline;
+    uint64_t room_bytes = 0;
+    uint16_t generation = 0;
+    bool open = false;
+  };
+  /// True: it went to the service (or its call has failed). False: no credit.
+  bool deliver(ask& a, const caf::strong_actor_ptr& from);
+  void deliver_run(const net::outgoing& run);
+  bool covered(const net::outgoing& m) const { return sent_.plus(m.cost(), m.count).within(limit()); }
+  net::position limit() const { return consumed_.plus(ration_.bytes, ration_.messages); }
+  result<uint32_t> open_call(const ask& a, const caf::strong_actor_ptr& from);
+  void close_call(call& c, uint32_t slot, reply r);
+  void expire();
+  void publish();
+  void finish_if_done();
+  void touch();
+
+  session& session_;
+  service_port port_;
+  net::ration_options ration_;
+  net::position sent_, consumed_;
+  std::vector<call> calls_;
+  std::vector<uint32_t> free_;
+  std::deque<session::waiting> queue_;
+  size_t open_calls_ = 0;
+  uint64_t large_bytes_ = 0; // what one message takes beyond the ration
+  net::loop::timer_id timer_ = 0;
+  bool funded_ = false, closing_ = false, opened_ = false, finished_ = false, in_round_ = false;
+};
+
+} // namespace weir::actors

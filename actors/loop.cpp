@@ -1,0 +1,95 @@
+#include "actors/loop.hpp"
+
+#include "actors/endpoint.hpp"
+
+namespace weir::actors {
+
+loop::loop(caf::actor_system& sys, const net::loop_options& o, const net::budget_options& inbound, uint64_t outbound_bytes)
+    : net::loop(o), system_(sys), own_(sys, *this), guest_(sys), inbound_(inbound), outbound_(outbound_bytes),
+      port_(std::make_shared<credit_port>(*this)) {}
+
+loop::~loop() {
+  stop();
+  port_->close();
+  std::lock_guard guard{mutex_};
+  for (auto* r : ready_) drop_resumable(r);
+  for (auto* r : remote_) drop_resumable(r);
+}
+
+loop* loop::of(const pinnable& a) {
+  auto* own = dynamic_cast<own_context*>(a.pinned_to());
+  return own ? &own->home : nullptr;
+}
+
+void loop::ready(caf::resumable* r) {
+  if (here()) return ready_.push_back(r);
+  {
+    std::lock_guard guard{mutex_};
+    remote_.push_back(r);
+  }
+  wake();
+}
+
+void loop::post(std::function<void()> f) {
+  {
+    std::lock_guard guard{mutex_};
+    tasks_.push_back(std::move(f));
+  }
+  wake();
+}
+
+void loop::shut_down() {
+  for (auto& [uri, e] : endpoints) put(e, nullptr, close_session{});
+  endpoints.clear();
+  while (!links.empty()) links.begin()->first->stop();
+  while (!sessions.empty()) (*sessions.begin())->on_ended({errc::shutting_down, outcome::unknown, "the node stops"}, 0);
+}
+
+void loop::take_remote() {
+  std::vector<std::function<void()>> tasks;
+  {
+    std::lock_guard guard{mutex_};
+    arrived_.swap(remote_);
+    tasks.swap(tasks_);
+  }
+  for (auto& f : tasks) f();
+  ready_.insert(ready_.end(), arrived_.begin(), arrived_.end());
+  arrived_.clear();
+  collect_credit();
+}
+
+bool loop::run_ready() {
+  for (size_t n = 0; n < resumes_per_round && !ready_.empty(); ++n) {
+    auto* r = ready_.front();
+    ready_.pop_front();
+    if (run_resumable(r, &guest_, messages_per_resume)) ready_.push_back(r);
+  }
+  return !ready_.empty();
+}
+
+void loop::collect_credit() {
+  port_->take(credited_);
+  for (auto* a : credited_) {
+    a->unlist();
+    if (auto* s = a->owner()) {
+      s->collect();
+    } else {
+      give_back(a->take());
+    }
+    a->drop();
+  }
+  credited_.clear();
+}
+
+void loop::give_back(const account::returned& r) {
+  unconsumed_bytes -= r.bytes;
+  if (r.bytes) inbound_.give(net::charge::session, r.bytes);
+  if (r.reply_bytes) inbound_.give(net::charge::reply_room, r.reply_bytes);
+}
+
+void loop::note_pinned() {
+  auto alive = read_slabs().alive_bytes();
+  inbound_.set_pinned(alive > unconsumed_bytes ? alive - unconsumed_bytes : 0);
+}
+
+} // namespace weir::actors

@@ -1,0 +1,103 @@
+#pragma once
+#include "actors/caf.hpp"
+#include "actors/credit.hpp"
+#include "net/ledger.hpp"
+#include "net/loop.hpp"
+
+#include <caf/actor.hpp>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace weir::actors {
+
+class link;
+
+/// A loop that runs pinned actors and owns what they share: the ledgers and the port of returning credit.
+class loop final : public net::loop {
+public:
+  loop(caf::actor_system& sys, const net::loop_options& o, const net::budget_options& inbound, uint64_t outbound_bytes);
+  ~loop() override;
+
+  /// The context that `pin_scope` takes: actors made in it live here.
+  execution_context* own() { return &own_; }
+  template <class T, class... Ts>
+  caf::actor spawn(Ts&&... xs) {
+    pin_scope pin{own()};
+    return system_.spawn<T>(std::forward<Ts>(xs)...);
+  }
+  caf::actor_system& system() { return system_; }
+  /// The loop of a pinned actor or nullptr.
+  static loop* of(const pinnable& a);
+
+  /// Runs `f` on the loop, in one of its next rounds. Any thread. Dropped when the loop has stopped.
+  void post(std::function<void()> f);
+  /// Ends every session, link and endpoint of this loop. On the loop.
+  void shut_down();
+
+  net::budget& inbound() { return inbound_; }
+  net::outbound_ledger& outbound() { return outbound_; }
+  const std::shared_ptr<credit_port>& port() { return port_; }
+  /// The dialling endpoints of this loop, by uri, and its live sessions and links. Loop only.
+  std::unordered_map<std::string, caf::actor> endpoints;
+  std::unordered_set<session*> sessions;
+  std::unordered_map<link*, caf::actor> links;
+  /// Credit of a session that is gone returns to the budget.
+  void give_back(const account::returned& r);
+  /// Measures slab bytes that are kept alive beyond what is charged in them; see design rule on slabs.
+  void note_pinned();
+  /// Bytes that arrived and were not given back yet, of all links of this loop; kept up to date by the links.
+  uint64_t unconsumed_bytes = 0;
+  /// Small messages leave their read slab on arrival while more than 5 % of the budget is pinned.
+  bool pinned_is_high() const { return inbound_.pinned() > inbound_.options().bytes / 20; }
+
+private:
+  /// Two faces: actors that are pinned here are enqueued with `own`; whatever else CAF would run on the context of an actor that
+  /// runs here (because that actor sent to it or spawned it) goes to CAF's scheduler.
+  class own_context final : public context_base {
+  public:
+    own_context(caf::actor_system& sys, loop& l) : context_base(sys), home(l) {}
+    loop& home;
+
+  protected:
+    void ready(caf::resumable* r) override { home.ready(r); }
+  };
+  class guest_context final : public context_base {
+  public:
+    explicit guest_context(caf::actor_system& sys) : context_base(sys), system_(sys) {}
+
+  protected:
+    void ready(caf::resumable* r) override { to_scheduler(system_, r); }
+
+  private:
+    caf::actor_system& system_;
+  };
+
+  bool run_ready() override;
+  void take_remote() override;
+  void ready(caf::resumable* r);
+  void collect_credit();
+
+  caf::actor_system& system_;
+  own_context own_;
+  guest_context guest_;
+  net::budget inbound_;
+  net::outbound_ledger outbound_;
+  std::shared_ptr<credit_port> port_;
+  std::vector<account*> credited_;
+  std::deque<caf::resumable*> ready_;
+  std::mutex mutex_;
+  std::vector<caf::resumable*> remote_, arrived_;
+  std::vector<std::function<void()>> tasks_;
+
+  static constexpr size_t resumes_per_round = 4096; // then the sockets have their turn
+  static constexpr size_t messages_per_resume = 300;
+};
+
+} // namespace weir::actors

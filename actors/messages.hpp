@@ -1,0 +1,194 @@
+#pragma once
+// What the actors of one process send each other. None of it leaves the process.
+
+#include "actors/caf.hpp"
+#include "actors/credit.hpp"
+#include "actors/gate.hpp"
+#include "net/message.hpp"
+
+#include <caf/actor.hpp>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace weir::actors {
+
+// CAF instantiates the copy of every message type; those that own credit or memory are moved into one mailbox and never copied.
+
+/// A message for a session to carry, from an actor that is not on its loop (one that is calls `session::carry`).
+struct ask {
+  net::outgoing message;
+  uint64_t token = 0; ///< of the caller's choice; 0: one way, no answer
+  net::time_point deadline = net::time_point::max();
+  uint32_t reply_room_bytes = 0;
+  net::lane in_lane = net::lane::normal;
+
+  ask() = default;
+  ask(ask&&) = default;
+  ask& operator=(ask&&) = default;
+  ask(const ask&) { std::abort(); }
+};
+
+/// To a caller: its call `token` is over.
+struct reply {
+  uint64_t token = 0;
+  delivery in; ///< empty when it failed
+  failure why;
+
+  reply() = default;
+  reply(uint64_t t, delivery d) : token(t), in(std::move(d)) {}
+  reply(uint64_t t, failure f) : token(t), why(std::move(f)) {}
+  reply(reply&&) = default;
+  reply(const reply&) { std::abort(); }
+};
+
+class loop;
+
+/// To a service or sink: what one read brought. Answers go back as `answers`: to the loop's sessions directly when the service runs on
+/// `home`, else to the sender.
+struct arrived {
+  arrivals batch;
+  loop* home = nullptr;
+  std::shared_ptr<held_allowance> allowance; ///< what the service may hold
+
+  arrived() = default;
+  arrived(arrivals&& b, loop* l, std::shared_ptr<held_allowance> h) : batch(std::move(b)), home(l), allowance(std::move(h)) {}
+  arrived(arrived&&) = default;
+  arrived(const arrived&) { std::abort(); }
+};
+
+/// From a service: answers to requests of one or more sessions.
+struct answer {
+  account* to = nullptr; ///< holds one reference
+  uint32_t call = 0;
+  net::outgoing message; ///< empty: `why` is the answer
+  failure why;
+};
+struct answers {
+  std::vector<answer> items;
+
+  answers() = default;
+  answers(answers&&) = default;
+  answers& operator=(answers&&) = default;
+  answers(const answers&) { std::abort(); }
+  ~answers() {
+    for (auto& a : items)
+      if (a.to) a.to->drop();
+  }
+};
+
+/// To a sink: the life of one stream.
+struct stream_event {
+  enum class type : uint8_t { opened, finished, ended };
+  type what = type::opened;
+  uint64_t stream = 0; ///< names the stream in this process: the address of its account
+  failure why;         ///< of `ended`
+
+  stream_event() = default;
+  stream_event(type t, account* a, failure f = {}) : what(t), stream(reinterpret_cast<uintptr_t>(a)), why(std::move(f)), from_(a) {
+    a->hold();
+  }
+  stream_event(stream_event&& other) noexcept
+      : what(other.what), stream(other.stream), why(std::move(other.why)), from_(std::exchange(other.from_, nullptr)) {}
+  stream_event(const stream_event&) { std::abort(); }
+  ~stream_event() {
+    if (from_) from_->drop();
+  }
+  /// Hands on the reference that keeps `stream` from being used again.
+  account* take_account() { return std::exchange(from_, nullptr); }
+
+private:
+  account* from_ = nullptr;
+};
+
+/// To a producer: it may offer again, or its stream is over.
+struct outlet_event {
+  enum class type : uint8_t { credit, closed, failed };
+  type what = type::credit;
+  uint64_t outlet = 0;
+  uint64_t consumed = 0; ///< of `closed`
+  failure why;           ///< of `failed`
+};
+
+/// To a sender of one-way messages: `count` of them were not queued; 0: as many as it has noted itself.
+struct undelivered_note {
+  caf::actor_id session = 0;
+  uint64_t count = 0;
+};
+
+/// To a session: its user is done with it.
+struct close_session {};
+/// To a session, from itself: end as an actor.
+struct end_session {
+  failure why;
+};
+/// To a caller: give up the call.
+struct cancel_call {
+  uint64_t token = 0;
+};
+
+/// To the dispatcher: who serves this? Answered with `found`.
+struct find_service {
+  std::string service;
+  uint64_t interface = 0;
+  bool stream = false;
+  uint64_t ration_messages = 0; ///< what the session would like
+  uint64_t id = 0;              ///< of the asker's choice
+};
+struct found_service {
+  uint64_t id = 0;
+  std::string name;
+  caf::actor service; ///< when `why` is none
+  std::shared_ptr<held_allowance> allowance;
+  uint64_t ration_messages = 0;
+  failure why;
+};
+/// To the dispatcher: a session that got messages of a mailbox is over.
+struct return_mailbox {
+  std::string service;
+  uint64_t messages = 0;
+};
+struct serve_service {
+  std::string name;
+  uint64_t interface = 0;
+  bool stream = false;
+  caf::actor service;
+  uint64_t mailbox_messages = 0; ///< 0: no limit
+  std::shared_ptr<held_allowance> allowance;
+};
+
+} // namespace weir::actors
+
+CAF_BEGIN_TYPE_ID_BLOCK(weir, caf::first_custom_type_id + 20000)
+  CAF_ADD_TYPE_ID(weir, (weir::actors::ask))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::reply))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::arrived))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::answers))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::stream_event))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::outlet_event))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::undelivered_note))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::close_session))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::end_session))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::cancel_call))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::find_service))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::found_service))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::return_mailbox))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::serve_service))
+CAF_END_TYPE_ID_BLOCK(weir)
+
+WEIR_LOCAL_MESSAGE(weir::actors::ask)
+WEIR_LOCAL_MESSAGE(weir::actors::reply)
+WEIR_LOCAL_MESSAGE(weir::actors::arrived)
+WEIR_LOCAL_MESSAGE(weir::actors::answers)
+WEIR_LOCAL_MESSAGE(weir::actors::stream_event)
+WEIR_LOCAL_MESSAGE(weir::actors::outlet_event)
+WEIR_LOCAL_MESSAGE(weir::actors::undelivered_note)
+WEIR_LOCAL_MESSAGE(weir::actors::close_session)
+WEIR_LOCAL_MESSAGE(weir::actors::end_session)
+WEIR_LOCAL_MESSAGE(weir::actors::cancel_call)
+WEIR_LOCAL_MESSAGE(weir::actors::find_service)
+WEIR_LOCAL_MESSAGE(weir::actors::found_service)
+WEIR_LOCAL_MESSAGE(weir::actors::return_mailbox)
+WEIR_LOCAL_MESSAGE(weir::actors::serve_service)

@@ -1,0 +1,146 @@
+#pragma once
+#include "actors/environment.hpp"
+#include "actors/loop.hpp"
+#include "actors/messages.hpp"
+#include "net/mux.hpp"
+#include "net/uri.hpp"
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace weir::actors {
+
+class endpoint;
+class link;
+class local_conversation;
+
+/// What one loop collects for one service in one round; handed over as one mailbox element.
+struct service_port {
+  caf::strong_actor_ptr to;
+  std::shared_ptr<held_allowance> allowance;
+  arrivals batch;
+};
+
+/// One conversation, as everybody sees it: an actor. Lives on the loop of its link, which calls it directly; so do user actors of
+/// that loop. Others mail it. It begins unbound (looking for its service), is then bound to a link or to a service of this node, and
+/// ends as an actor with the reason why the conversation is over.
+class session final : public pinnable {
+public:
+  struct target {
+    std::string service;
+    uint64_t interface = 0;
+    bool stream = false;
+    bool here_first = true;         ///< a service of this node is taken before one of the peers
+    std::vector<net::uri> peers;    ///< asked in turn
+  };
+  /// To be opened.
+  session(caf::actor_config& cfg, loop& l, environment_ptr env, target to);
+  /// Accepted by `l`.
+  session(caf::actor_config& cfg, loop& l, environment_ptr env, link& from, net::session* protocol);
+  ~session() override;
+
+  caf::behavior make_behavior() override;
+  const char* name() const override { return "weir.session"; }
+  void on_exit() override;
+
+  // ---- any thread
+  const std::shared_ptr<gate>& entrance() const { return gate_; }
+  loop& home() const { return loop_; }
+  const target& to() const { return target_; }
+  /// True: the caller is on this session's loop and may call what follows.
+  bool here() const { return loop_.here(); }
+  const environment& env() const { return *env_; }
+  /// Another session to the same service.
+  caf::actor sibling() const;
+  /// True once: who gets it has this session for itself.
+  bool claim() { return !claimed_.exchange(true); }
+
+  // ---- from user actors, on the loop
+  /// Carries a call or a one-way message that was admitted by the gate. The answer comes to `from` as a `reply`. One-way messages that
+  /// cannot be queued come back as an `undelivered_note`.
+  void carry(ask a, const caf::strong_actor_ptr& from);
+  void give_up(uint64_t token, const caf::strong_actor_ptr& from);
+  /// Answers a request that arrived here.
+  void answer_call(answer& a);
+  /// Says who produces on this session: it gets `outlet_event`s.
+  void set_producer(caf::strong_actor_ptr producer, uint64_t outlet) {
+    producer_ = std::move(producer);
+    outlet_ = outlet;
+  }
+  /// The user is done: what is queued still leaves, then the session ends.
+  void close();
+
+  // ---- from the endpoint and the link, on the loop
+  /// The endpoint has a link for it, or gives it up.
+  void bind(link* l);
+  void fail(const failure& why);
+  void on_opened();
+  void on_reply(net::event& e, const net::slab_ref& read_memory);
+  void on_failed(net::event& e);
+  void on_arrival(net::event& e, const net::slab_ref& read_memory);
+  void on_credit();
+  void on_finished();
+  void on_ended(const failure& why, uint64_t consumed);
+  /// After a write: what has left frees room in the gate.
+  void settle_gate();
+  /// Bound to its service, after `open` was accepted.
+  void serve(service_port* port, const caf::actor& service, uint64_t mailbox_messages);
+  net::session* protocol() { return protocol_; }
+  bool queue_is_empty() const { return in_queue_messages_ == 0; }
+
+  // ---- from the loop
+  /// Credit has come back.
+  void collect();
+
+private:
+  friend class local_conversation;
+  struct waiting {
+    ask what;
+    caf::strong_actor_ptr from;
+  };
+  enum class stage : uint8_t { unbound, opening, remote, local, over };
+
+  void look_up();
+  void on_found(found_service& f);
+  void next_peer(failure why);
+  void carry_remote(ask& a, const caf::strong_actor_ptr& from);
+  void drain_waiting();
+  void fail_waiting(const failure& why);
+  void wake_producer();
+  void set_caller(uint32_t call, const caf::strong_actor_ptr& from, uint64_t token);
+  void update_wake();
+  void finish(const failure& why, uint64_t consumed);
+  void tell_failure(const caf::strong_actor_ptr& to, const ask& a, const failure& why);
+
+  loop& loop_;
+  const environment_ptr env_;
+  target target_;
+  size_t next_peer_ = 0;
+  stage stage_ = stage::unbound;
+  std::shared_ptr<gate> gate_;
+  account* account_;
+  link* link_ = nullptr;
+  net::session* protocol_ = nullptr;
+  std::unique_ptr<local_conversation> local_;
+  service_port* port_ = nullptr; // of the service, on the accepting side
+  caf::actor service_;
+  uint64_t mailbox_messages_ = 0;
+  std::deque<waiting> waiting_;
+  struct caller {
+    caf::strong_actor_ptr who;
+    uint64_t token = 0;
+    uint32_t call = 0;
+  };
+  std::vector<caller> callers_; // by the slot of the call
+  caf::strong_actor_ptr producer_;
+  uint64_t outlet_ = 0;
+  uint64_t in_queue_bytes_ = 0, in_queue_messages_ = 0; // admitted and given to the mux
+  std::atomic<bool> claimed_{false};
+  bool closing_ = false, close_said_ = false, stream_opened_ = false;
+  caf::actor self_;              // until it is over: others may forget it, its work may not
+  net::slab_ref small_messages_; // its own slab, while the read slabs pin too much
+};
+
+} // namespace weir::actors

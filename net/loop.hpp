@@ -1,0 +1,101 @@
+#pragma once
+#include "net/frame.hpp"
+#include "net/slab.hpp"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace weir::net {
+
+/// Told once at the end of the round in which it asked for it: where a socket does its one write.
+class round_end {
+public:
+  virtual void end_of_round() = 0;
+
+protected:
+  ~round_end() = default;
+};
+
+struct loop_options {
+  std::chrono::microseconds spin{20}; ///< how long to poll before sleeping; 0: never. Costs no CPU per call, see bench/README.md
+  bool virtual_time = false;          ///< no thread: the test calls `run_until_idle` and `advance`
+};
+
+/// One thread, one Asio io_context. A round runs what is ready, then gives each socket that has something to write its one write.
+/// Everything but `wake`, `here` and `stop` belongs to the loop's thread.
+class loop {
+public:
+  using timer_id = uint64_t;
+
+  explicit loop(const loop_options& o);
+  virtual ~loop();
+  loop(const loop&) = delete;
+  loop& operator=(const loop&) = delete;
+
+  void start();
+  /// Ends the thread and waits for it. What is still queued is not run. Precondition: not on the loop.
+  void stop();
+  bool here() const { return std::this_thread::get_id() == thread_id_; }
+  /// Makes a round happen soon. Any thread.
+  void wake();
+
+  /// The time of this round: one clock reading for all of it.
+  time_point now() const { return now_; }
+  /// Reads the clock again, where a round has been long.
+  time_point fresh_now();
+  void at_end_of_round(round_end& r) { ending_.push_back(&r); }
+  /// Forgets a `round_end` that goes away.
+  void forget(round_end& r);
+  /// Runs `f` at or after `t` on the loop.
+  timer_id at(time_point t, std::function<void()> f);
+  void cancel(timer_id id);
+
+  slab_pool& read_slabs() { return *read_slabs_; }
+  /// The slab that sockets of this loop read into, with at least `room` bytes free behind `used`.
+  slab_ref& read_slab(size_t room);
+
+  /// The io_context, as a pointer so that this header does not need Asio's.
+  struct io;
+  io& asio() { return *io_; }
+
+  // ---- virtual time
+  void run_until_idle();
+  /// Moves the clock, firing timers in order, and runs until idle after each.
+  void advance(duration d);
+
+  static constexpr size_t read_slab_bytes = 256 << 10;
+
+protected:
+  /// Runs a bounded number of ready tasks. True: there are more.
+  virtual bool run_ready() = 0;
+  /// Takes what other threads left. Called when `wake` was.
+  virtual void take_remote() = 0;
+
+private:
+  void run();
+  bool run_round();
+  void fire_timers();
+  bool spin();
+  void sleep();
+  bool woken() const { return remote_.load(std::memory_order_relaxed); }
+  time_point next_timer() const;
+
+  loop_options options_;
+  std::unique_ptr<io> io_;
+  std::thread thread_;
+  std::thread::id thread_id_;
+  time_point now_;
+  std::vector<round_end*> ending_, ended_;
+  std::multimap<time_point, std::pair<timer_id, std::function<void()>>> timers_;
+  timer_id last_timer_ = 0;
+  duration spin_budget_;
+  slab_pool_owner read_slabs_{false};
+  slab_ref read_slab_;
+  alignas(64) std::atomic<bool> remote_{false};
+  std::atomic<bool> asleep_{false}, stopping_{false};
+};
+
+} // namespace weir::net

@@ -1,0 +1,174 @@
+#include "runtime/actor_core.hpp"
+#include "runtime/message_parts.hpp"
+
+#include <fmt/format.h>
+#include <kj/exception.h>
+
+namespace weir {
+
+namespace detail {
+
+net::outgoing finish_message(message_out& m, size_t& expected_bytes) {
+  auto out = m.get().builder.finish();
+  expected_bytes = out.body_bytes;
+  return out;
+}
+
+void actor_core::carry(actors::session& s, const caf::actor& handle, actors::ask a) {
+  if (on_loop_of(s)) s.carry(std::move(a), self_ptr());
+  else put(handle, self_ptr(), std::move(a));
+}
+
+uint64_t actor_core::start_call(const ref_base& to, const call_options& o, message_out& m, uint64_t result_type) {
+  auto& session = *to.guard()->raw();
+  if (free_.empty()) {
+    free_.push_back(static_cast<uint32_t>(calls_.size()));
+    calls_.emplace_back();
+  }
+  auto slot = free_.back();
+  free_.pop_back();
+  auto& c = calls_[slot];
+  c.session = to.guard();
+  c.result_type = result_type;
+  c.open = true;
+  auto token = token_of(++c.generation, slot);
+
+  actors::ask a;
+  a.message = finish_message(m, expected_bytes_);
+  a.token = token;
+  a.deadline = now() + (o.timeout.count() > 0 ? net::duration{o.timeout} : session.env().call_timeout);
+  a.reply_room_bytes = o.reply_room_bytes;
+  a.in_lane = static_cast<net::lane>(o.lane);
+  auto& gate = *session.entrance();
+  if (!gate.admit(a.message.cost(), 1)) {
+    put(self_ptr(), nullptr,
+        actors::reply{token, failure{errc::overloaded, outcome::not_executed,
+                                     fmt::format("{} bytes in {} messages wait for the session already (send-buffer)",
+                                                 gate.queued_bytes(), gate.queued_messages())}});
+    return token;
+  }
+  carry(session, to.handle(), std::move(a));
+  return token;
+}
+
+bool actor_core::start_tell(const ref_base& to, message_out& m, lane l) {
+  auto& session = *to.guard()->raw();
+  actors::ask a;
+  a.message = finish_message(m, expected_bytes_);
+  a.in_lane = static_cast<net::lane>(l);
+  if (session.entrance()->over() || !session.entrance()->admit(a.message.cost(), 1)) {
+    note_undelivered(to.handle().id(), 1);
+    return false;
+  }
+  carry(session, to.handle(), std::move(a));
+  return true;
+}
+
+void actor_core::note_undelivered(caf::actor_id session, uint64_t count) {
+  auto& n = undelivered_[session];
+  if (n == 0) put(self_ptr(), nullptr, actors::undelivered_note{session, 0});
+  n += count;
+}
+
+void actor_core::on_undelivered(const actors::undelivered_note& n) {
+  auto i = undelivered_.find(n.session);
+  undelivered u{n.session, n.count + (i == undelivered_.end() ? 0 : i->second)};
+  if (i != undelivered_.end() && n.count == 0) undelivered_.erase(i);
+  else u.count = n.count;
+  if (u.count > 0) self_.on_undelivered(u);
+}
+
+actor_core::open_call* actor_core::find(uint64_t token) {
+  auto slot = (token & 0xffffffff) - 1;
+  if (slot >= calls_.size() || !calls_[slot].open || calls_[slot].generation != token >> 32) return nullptr;
+  return &calls_[slot];
+}
+
+void actor_core::expect(uint64_t token, std::unique_ptr<reply_handler> h) {
+  if (auto* c = find(token)) c->handler = std::move(h);
+}
+
+void actor_core::cancel(uint64_t token) {
+  auto* c = find(token);
+  auto session = c ? c->session.lock() : nullptr;
+  if (!session) return;
+  if (on_loop_of(*session->raw())) session->raw()->give_up(token, self_ptr());
+  else put(session->handle(), self_ptr(), actors::cancel_call{token});
+}
+
+void actor_core::on_reply(actors::reply& r) {
+  if (auto* c = find(r.token)) finish(r.token, *c, r);
+}
+
+void actor_core::finish(uint64_t token, open_call& c, actors::reply& r) {
+  auto handler = std::move(c.handler);
+  auto type = c.result_type;
+  c.open = false;
+  c.session.reset();
+  free_.push_back(static_cast<uint32_t>((token & 0xffffffff) - 1));
+  if (!handler) return;
+  if (!r.in) return handler->on_failure(r.why);
+  auto& v = r.in.view();
+  message_in in{v.words, v.count};
+  if (in.head().type == net::failure_type()) return handler->on_failure(net::read_failure(v));
+  if (in.head().type != type)
+    return handler->on_failure({errc::wrong_type, outcome::done,
+                                fmt::format("the reply has type {:#x}, not {:#x}", in.head().type, type)});
+  try {
+    handler->on_reply(in.body());
+  } catch (const kj::Exception& e) { // foreign bytes that are not what they say
+    handler->on_failure({errc::malformed_message, outcome::done, e.getDescription().cStr()});
+  }
+}
+
+uint64_t actor_core::add_outlet(outlet_core& o) {
+  outlets_[++last_outlet_] = &o;
+  return last_outlet_;
+}
+
+void actor_core::stop() {
+  calls_.clear();
+  free_.clear();
+  undelivered_.clear();
+}
+
+} // namespace detail
+
+actor::actor(caf::actor_config& cfg) : pinnable(cfg), core_(std::make_unique<detail::actor_core>(*this)) {
+  handle_unmatched([this](content& c) {
+    if (auto* r = content_as<actors::reply>(c)) core_->on_reply(*r);
+    else if (auto* a = content_as<actors::arrived>(c)) handle_arrived(a);
+    else if (auto* o = content_as<actors::outlet_event>(c)) core_->on_outlet_event(*o);
+    else if (auto* s = content_as<actors::stream_event>(c)) handle_stream_event(s);
+    else if (auto* u = content_as<actors::undelivered_note>(c)) core_->on_undelivered(*u);
+  });
+}
+
+actor::~actor() = default;
+
+caf::behavior actor::make_behavior() {
+  return {[this](actors::reply& r) { core_->on_reply(r); }};
+}
+
+actor::resume_result actor::resume(execution_context* ctx, size_t max_throughput) {
+  auto r = pinnable::resume(ctx, max_throughput);
+  core_->flush();
+  return r;
+}
+
+void actor::on_exit() { core_->stop(); }
+
+void actor::cancel(uint64_t call) { core_->cancel(call); }
+void actor::expect(uint64_t token, std::unique_ptr<detail::reply_handler> h) { core_->expect(token, std::move(h)); }
+size_t actor::expected_bytes() const { return core_->expected_bytes(); }
+bool actor::handle_arrived(void*) { return false; }
+bool actor::handle_stream_event(void*) { return false; }
+
+uint64_t actor::start_call(const detail::ref_base& to, const call_options& o, detail::message_out& m, uint64_t result_type) {
+  return core_->start_call(to, o, m, result_type);
+}
+bool actor::start_tell(const detail::ref_base& to, detail::message_out& m, weir::lane lane) {
+  return core_->start_tell(to, m, lane);
+}
+
+} // namespace weir

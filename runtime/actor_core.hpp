@@ -1,0 +1,67 @@
+#pragma once
+#include "actors/loop.hpp"
+#include "actors/messages.hpp"
+#include "actors/session.hpp"
+
+#include <weir/actor.hpp>
+#include <weir/stream.hpp>
+
+#include <unordered_map>
+#include <vector>
+
+namespace weir::detail {
+
+/// What an actor of a user keeps to talk through weir: open calls, outlets. Owner: that actor.
+class actor_core {
+public:
+  explicit actor_core(actor& self) : self_(self), loop_(actors::loop::of(self)) {}
+
+  uint64_t start_call(const ref_base& to, const call_options& o, message_out& m, uint64_t result_type);
+  bool start_tell(const ref_base& to, message_out& m, lane l);
+  void expect(uint64_t token, std::unique_ptr<reply_handler> h);
+  void cancel(uint64_t token);
+  void on_reply(actors::reply& r);
+  void on_outlet_event(const actors::outlet_event& e);
+  void on_undelivered(const actors::undelivered_note& n);
+  /// At the end of each run of the actor: what its outlets have collected leaves.
+  void flush();
+  void stop();
+
+  /// The first is 1.
+  uint64_t add_outlet(outlet_core& o);
+  void remove_outlet(uint64_t id) { outlets_.erase(id); }
+  void mark_dirty(uint64_t outlet) { dirty_.push_back(outlet); }
+  void carry(actors::session& s, const caf::actor& handle, actors::ask a);
+  bool on_loop_of(const actors::session& s) const { return loop_ && &s.home() == loop_; }
+  caf::strong_actor_ptr self_ptr() const { return caf::strong_actor_ptr{self_.ctrl()}; }
+  net::time_point now() const { return loop_ ? loop_->now() : std::chrono::steady_clock::now(); }
+  size_t expected_bytes() const { return expected_bytes_; }
+
+private:
+  struct open_call {
+    std::unique_ptr<reply_handler> handler;
+    std::weak_ptr<session_guard> session;
+    uint64_t result_type = 0;
+    uint32_t generation = 0;
+    bool open = false;
+  };
+  static uint64_t token_of(uint32_t generation, size_t slot) { return uint64_t{generation} << 32 | (slot + 1); }
+  open_call* find(uint64_t token);
+  void finish(uint64_t token, open_call& c, actors::reply& r);
+  void note_undelivered(caf::actor_id session, uint64_t count);
+
+  actor& self_;
+  actors::loop* const loop_;
+  std::vector<open_call> calls_;
+  std::vector<uint32_t> free_;
+  std::unordered_map<uint64_t, outlet_core*> outlets_;
+  std::vector<uint64_t> dirty_;
+  uint64_t last_outlet_ = 0;
+  std::unordered_map<caf::actor_id, uint64_t> undelivered_; // each has one note on its way
+  size_t expected_bytes_ = 256;
+};
+
+/// A message that leaves: built, with its size as the guess for the next one of its kind.
+net::outgoing finish_message(message_out& m, size_t& expected_bytes);
+
+} // namespace weir::detail

@@ -1,0 +1,152 @@
+#pragma once
+#include <weir/errc.hpp>
+#include <weir/message.hpp>
+#include <weir/method.hpp>
+#include <weir/ref.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+namespace weir {
+
+/// Who goes first on a link. Order holds within one lane of one session.
+enum class lane : uint8_t {
+  normal = 1,
+  bulk = 2,   ///< gives way to the others, down to 5 % of the link
+  urgent = 0, ///< before everything but control
+};
+
+struct call_options {
+  /// From now; travels with the call, and a call that has not begun by then is not run. 0: the node's `call-timeout` (30 s).
+  std::chrono::milliseconds timeout{0};
+  weir::lane lane = weir::lane::normal;
+  /// Bytes paid for the reply before the call leaves; 0: the node's `reply-room`. A larger reply costs a round trip to be funded.
+  uint32_t reply_room_bytes = 0;
+  /// Handed on untouched.
+  uint64_t trace = 0;
+};
+
+/// So many one-way messages to `session` were not queued, because more than `send-buffer` waits there already.
+struct undelivered {
+  caf::actor_id session = 0;
+  uint64_t count = 0;
+};
+
+class actor;
+
+namespace detail {
+
+class actor_core;
+class outlet_core;
+
+class reply_handler {
+public:
+  virtual ~reply_handler() = default;
+  virtual void on_reply(capnp::AnyPointer::Reader results) = 0;
+  virtual void on_failure(const failure& why) = 0;
+};
+
+template <class Results, class Ok, class Bad>
+class typed_reply_handler final : public reply_handler {
+public:
+  typed_reply_handler(Ok ok, Bad bad) : ok_(std::move(ok)), bad_(std::move(bad)) {}
+  void on_reply(capnp::AnyPointer::Reader results) override { ok_(results.getAs<Results>()); }
+  void on_failure(const failure& why) override { bad_(why); }
+
+private:
+  Ok ok_;
+  Bad bad_;
+};
+
+} // namespace detail
+
+/// A call under way. `then` says what happens next; without it the outcome is dropped.
+template <class Method>
+class pending_call {
+public:
+  pending_call(actor& self, uint64_t token) : self_(&self), token_(token) {}
+
+  /// Calls `ok(Method::result)` or `bad(const weir::failure&)`, exactly one of them, once, on this actor. The result is valid during the
+  /// call. Returns what `actor::cancel` takes.
+  template <class Ok, class Bad>
+  uint64_t then(Ok ok, Bad bad);
+  template <class Ok>
+  uint64_t then(Ok ok) {
+    return then(std::move(ok), [](const failure&) {});
+  }
+
+private:
+  actor* self_;
+  uint64_t token_;
+};
+
+/// The base of every actor that talks through weir: an event-based CAF actor. `node.spawn<T>(...)` puts it on a loop (short handlers),
+/// `sys.spawn<T>(...)` on CAF's scheduler (handlers that compute). Its own messages go into `make_behavior` as with any CAF actor.
+class actor : public pinnable {
+public:
+  explicit actor(caf::actor_config& cfg);
+  ~actor() override;
+
+  /// Ready for weir's messages only; override it for your own.
+  caf::behavior make_behavior() override;
+
+  /// Calls a method: `fill(Method::args)` builds the parameters in place. Never blocks. What cannot be sent fails with an outcome that
+  /// says so: `not_executed` is safe to retry.
+  template <class Method, class Fill>
+  pending_call<Method> call(const ref<typename Method::interface>& to, const call_options& o, Fill fill) {
+    const auto& id = Method::id();
+    detail::message_out m{{id.interface, detail::type_id<typename Method::params>(), o.trace, id.method, o.reply_room_bytes},
+                          expected_bytes()};
+    fill(m.body().template initAs<typename Method::params>());
+    return {*this, start_call(to, o, m, detail::type_id<typename Method::results>())};
+  }
+  template <class Method, class Fill>
+  pending_call<Method> call(const ref<typename Method::interface>& to, Fill fill) {
+    return call<Method>(to, call_options{}, std::move(fill));
+  }
+  /// Gives a call up, here and at its service; its `bad` gets `cancelled`.
+  void cancel(uint64_t call);
+
+  /// One way: the method runs, its results are dropped. False: more than `send-buffer` waits there; nothing was queued, and
+  /// `on_undelivered` will say how often that happened.
+  template <class Method, class Fill>
+  bool tell(const ref<typename Method::interface>& to, Fill fill, weir::lane lane = weir::lane::normal) {
+    const auto& id = Method::id();
+    detail::message_out m{{id.interface, detail::type_id<typename Method::params>(), 0, id.method, 0}, expected_bytes()};
+    fill(m.body().template initAs<typename Method::params>());
+    return start_tell(to, m, lane);
+  }
+  /// At most one per session is on its way at any time; `count` says how many messages it stands for.
+  virtual void on_undelivered(const undelivered& u) { static_cast<void>(u); }
+
+  // ---- for weir
+  detail::actor_core& core() { return *core_; }
+  void expect(uint64_t token, std::unique_ptr<detail::reply_handler> h);
+
+protected:
+  resume_result resume(execution_context* ctx, size_t max_throughput) override;
+  void on_exit() override;
+  /// Messages of weir that are for services and sinks. True: it was one.
+  virtual bool handle_arrived(void* arrived);
+  virtual bool handle_stream_event(void* event);
+
+private:
+  size_t expected_bytes() const;
+  uint64_t start_call(const detail::ref_base& to, const call_options& o, detail::message_out& m, uint64_t result_type);
+  bool start_tell(const detail::ref_base& to, detail::message_out& m, weir::lane lane);
+
+  std::unique_ptr<detail::actor_core> core_;
+};
+
+template <class Method>
+template <class Ok, class Bad>
+uint64_t pending_call<Method>::then(Ok ok, Bad bad) {
+  self_->expect(token_, std::make_unique<detail::typed_reply_handler<typename Method::results, Ok, Bad>>(std::move(ok),
+                                                                                                        std::move(bad)));
+  return token_;
+}
+
+} // namespace weir

@@ -1,0 +1,153 @@
+#pragma once
+#include <weir/actor.hpp>
+
+#include <functional>
+#include <future>
+#include <initializer_list>
+#include <vector>
+
+namespace weir {
+
+namespace detail {
+
+class service_core;
+
+/// One request while its handler runs, or for as long as a `request` keeps it.
+class call_context {
+public:
+  struct parts;
+  explicit call_context(std::unique_ptr<parts> p);
+  call_context(call_context&&) noexcept;
+  call_context& operator=(call_context&&) noexcept;
+  ~call_context();
+
+  capnp::AnyPointer::Reader params() const;
+  void reply(uint64_t result_type, const std::function<void(capnp::AnyPointer::Builder)>& fill);
+  void fail(failure why);
+  bool answered() const;
+  std::chrono::milliseconds time_left() const;
+
+private:
+  std::unique_ptr<parts> parts_;
+};
+
+/// What the service offers a handler for the request at hand.
+class current_call {
+public:
+  virtual capnp::AnyPointer::Reader params() = 0;
+  /// Where the results are built; once.
+  virtual capnp::AnyPointer::Builder results(uint64_t type) = 0;
+  /// Moves the request out of its session's charge; empty when the service's allowance is full.
+  virtual std::unique_ptr<call_context> keep() = 0;
+
+protected:
+  ~current_call() = default;
+};
+
+struct handler {
+  method_id method;
+  uint64_t params_type = 0;
+  std::function<void(current_call&)> run;
+};
+
+} // namespace detail
+
+/// A request that is answered later: it owns its message, which is charged to the service's `held` allowance, not to its session. Answer it
+/// once, on the service; one that dies unanswered fails at its caller. Move-only.
+template <class Method>
+class request {
+public:
+  explicit request(detail::call_context c) : context_(std::make_shared<detail::call_context>(std::move(c))) {}
+
+  /// Valid as long as this lives.
+  typename Method::in params() const { return context_->params().template getAs<typename Method::params>(); }
+  /// `fill(Method::out)` builds the results.
+  template <class Fill>
+  void reply(Fill fill) {
+    context_->reply(detail::type_id<typename Method::results>(),
+                    [&](capnp::AnyPointer::Builder b) { fill(b.initAs<typename Method::results>()); });
+  }
+  void fail(failure why) { context_->fail(std::move(why)); }
+  bool answered() const { return context_->answered(); }
+  /// Until the caller's deadline.
+  std::chrono::milliseconds time_left() const { return context_->time_left(); }
+
+private:
+  std::shared_ptr<detail::call_context> context_; // shared so that lambdas that hold one are copyable
+};
+
+/// What a service answers to: made of `on<Method>(...)`.
+class handlers {
+public:
+  handlers(std::initializer_list<detail::handler> list) : list_(list) {}
+  const std::vector<detail::handler>& list() const { return list_; }
+
+private:
+  std::vector<detail::handler> list_;
+};
+
+/// What all services have in common; derive from `service<Interface>`.
+class service_base : public actor {
+public:
+  explicit service_base(caf::actor_config& cfg);
+  ~service_base() override;
+  caf::behavior make_behavior() override;
+  /// Ready when the service has started: nothing, or why it cannot serve (a method without a handler).
+  std::shared_future<failure> started() const { return started_; }
+  virtual uint64_t interface() const = 0;
+
+protected:
+  /// One handler for every method of the interface. Called once, on the service.
+  virtual handlers make_handlers() = 0;
+  virtual std::vector<std::string> method_names() const = 0;
+  bool handle_arrived(void* arrived) override;
+  void on_exit() override;
+
+private:
+  friend class detail::service_core;
+  std::promise<failure> start_;
+  std::shared_future<failure> started_{start_.get_future().share()};
+  std::unique_ptr<detail::service_core> service_;
+};
+
+/// A user's service: an event-based actor that answers the calls of `Interface`. A handler that throws answers that call with an error
+/// and lives on.
+///
+///     class calculator : public weir::service<Calculator> {
+///     public:
+///       using service::service;
+///       weir::handlers make_handlers() override {
+///         return {on<add>([](add::in in, add::out out) { out.setSum(in.getA() + in.getB()); })};
+///       }
+///     };
+template <class Interface>
+class service : public service_base {
+public:
+  using service_base::service_base;
+  uint64_t interface() const final { return detail::type_id<Interface>(); }
+
+protected:
+  /// `f(Method::in, Method::out)` answers at once; `f(weir::request<Method>)` answers later.
+  template <class Method, class F>
+  static detail::handler on(F f) {
+    static_assert(std::is_same_v<typename Method::interface, Interface>, "a method of another interface");
+    detail::handler h{Method::id(), detail::type_id<typename Method::params>(), {}};
+    if constexpr (std::is_invocable_v<F, weir::request<Method>>)
+      h.run = [f = std::move(f)](detail::current_call& c) mutable {
+        if (auto kept = c.keep()) f(weir::request<Method>{std::move(*kept)});
+      };
+    else
+      h.run = [f = std::move(f)](detail::current_call& c) mutable {
+        auto in = c.params().template getAs<typename Method::params>();
+        f(in, c.results(detail::type_id<typename Method::results>()).template initAs<typename Method::results>());
+      };
+    return h;
+  }
+  std::vector<std::string> method_names() const final {
+    std::vector<std::string> names;
+    for (auto m : capnp::Schema::from<Interface>().getMethods()) names.emplace_back(m.getProto().getName().cStr());
+    return names;
+  }
+};
+
+} // namespace weir

@@ -1,0 +1,149 @@
+#pragma once
+#include <weir/actor.hpp>
+
+#include <functional>
+
+namespace weir {
+
+namespace detail {
+
+/// The untyped half of an outlet. Owner: the producing actor.
+class outlet_core {
+public:
+  outlet_core(actor& self, const ref_base& to, weir::lane lane);
+  ~outlet_core();
+  outlet_core(const outlet_core&) = delete;
+  outlet_core& operator=(const outlet_core&) = delete;
+
+  bool may_build();
+  void push(message_out& m);
+  size_t expected_bytes() const { return expected_bytes_; }
+  void close();
+  struct parts;
+  parts& get() { return *parts_; }
+
+  std::function<void()> on_credit;
+  std::function<void(uint64_t)> on_closed;
+  std::function<void(const failure&)> on_failed;
+
+private:
+  std::unique_ptr<parts> parts_;
+  size_t expected_bytes_ = 256;
+};
+
+/// The untyped half of an inlet. Owner: the sink.
+class inlet_core {
+public:
+  uint64_t id = 0;
+  uint64_t messages = 0;
+  void* batch = nullptr; // while a message of it is being handled
+  size_t item = 0;
+  std::shared_ptr<void> allowance;
+  kept_message hold();
+};
+
+} // namespace detail
+
+/// The end of a stream, to be confirmed.
+class closing_outlet {
+public:
+  explicit closing_outlet(detail::outlet_core& o) : outlet_(&o) {}
+  /// `ok(uint64_t)`: the messages that the sink has consumed, which is all of them. `bad(const failure&)`: the stream was lost before.
+  template <class Ok, class Bad>
+  void then(Ok ok, Bad bad) {
+    outlet_->on_closed = std::move(ok);
+    outlet_->on_failed = std::move(bad);
+  }
+
+private:
+  detail::outlet_core* outlet_;
+};
+
+/// Where an actor streams messages of type T into: a session of its own, under credit. Owned by the actor it is made for and used on it
+/// only; when it is destroyed without `close`, the stream ends with what was offered.
+template <class T>
+class outlet {
+public:
+  outlet(actor* self, const ref<T>& to, weir::lane lane = weir::lane::normal) : core_(*self, to, lane) {}
+
+  /// Runs `fill(T::Builder)` and queues the message, when there is ration and room for it. False: nothing was done; `on_credit` is called
+  /// when it is worth trying again. A message larger than what is left is taken all the same, one at a time.
+  template <class Fill>
+  bool offer(Fill fill) {
+    if (!core_.may_build()) return false;
+    detail::message_out m{{0, detail::type_id<T>(), 0, 0, 0}, core_.expected_bytes()};
+    fill(m.body().template initAs<T>());
+    core_.push(m);
+    return true;
+  }
+  /// Called on the actor whenever it may offer again after a false, and once when the stream is open.
+  void on_credit(std::function<void()> f) { core_.on_credit = std::move(f); }
+  /// Called on the actor when the stream is lost.
+  void on_failure(std::function<void(const failure&)> f) { core_.on_failed = std::move(f); }
+  /// No more is offered; what was is delivered first.
+  closing_outlet close() {
+    core_.close();
+    return closing_outlet{core_};
+  }
+
+private:
+  detail::outlet_core core_;
+};
+
+/// One incoming stream, as a sink sees it.
+template <class T>
+class inlet {
+public:
+  explicit inlet(detail::inlet_core& c) : core_(&c) {}
+  /// Names the stream in this process; never used twice while it is open.
+  uint64_t id() const { return core_->id; }
+  /// Messages handled so far, the present one included.
+  uint64_t messages() const { return core_->messages; }
+  /// Keeps the message that is being handled. Empty when the sink's `held` allowance is full.
+  held<T> hold() { return held<T>{core_->hold()}; }
+
+private:
+  detail::inlet_core* core_;
+};
+
+class sink_base : public actor {
+public:
+  explicit sink_base(caf::actor_config& cfg);
+  ~sink_base() override;
+
+protected:
+  bool handle_arrived(void* arrived) override;
+  bool handle_stream_event(void* event) override;
+  virtual uint64_t type() const = 0;
+  virtual void opened(detail::inlet_core& from) = 0;
+  virtual void message(detail::inlet_core& from, capnp::AnyPointer::Reader body) = 0;
+  virtual void finished(detail::inlet_core& from) = 0;
+  virtual void ended(detail::inlet_core& from, const failure& why) = 0;
+
+private:
+  struct parts;
+  std::unique_ptr<parts> parts_;
+};
+
+/// An actor that streams of T are delivered to, each in order, under credit: a message's share of the ration returns when `on_message`
+/// has returned (or when what `hold()` gave dies).
+template <class T>
+class sink : public sink_base {
+public:
+  using sink_base::sink_base;
+  virtual void on_open(inlet<T> from) { static_cast<void>(from); }
+  virtual void on_message(inlet<T> from, typename T::Reader message) = 0;
+  /// The producer has closed the stream and every message of it was handled.
+  virtual void on_finished(inlet<T> from) { static_cast<void>(from); }
+  /// The stream is over; `why.code` is none when it was closed.
+  virtual void on_ended(inlet<T> from, const failure& why) { static_cast<void>(from), static_cast<void>(why); }
+
+protected:
+  uint64_t type() const final { return detail::type_id<T>(); }
+  void opened(detail::inlet_core& c) final { on_open(inlet<T>{c}); }
+  void message(detail::inlet_core& c, capnp::AnyPointer::Reader body) final { on_message(inlet<T>{c}, body.getAs<T>()); }
+  void finished(detail::inlet_core& c) final { on_finished(inlet<T>{c}); }
+  void ended(detail::inlet_core& c, const failure& why) final { on_ended(inlet<T>{c}, why); }
+};
+
+} // namespace weir

@@ -1,0 +1,287 @@
+#include "actors/dispatcher.hpp"
+#include "actors/endpoint.hpp"
+#include "actors/loop.hpp"
+#include "actors/session.hpp"
+
+#include <weir/config.hpp>
+#include <weir/node.hpp>
+
+#include <fmt/format.h>
+
+#include <future>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+
+namespace weir {
+
+namespace {
+
+net::node_id random_id() {
+  std::random_device source;
+  auto word = [&] { return uint64_t{source()} << 32 | source(); };
+  return {word(), word()};
+}
+
+std::shared_ptr<actors::environment> environment_of(const node_options& o) {
+  auto e = std::make_shared<actors::environment>();
+  e->link.node = random_id();
+  e->link.node_name = o.name;
+  e->link.cluster = o.cluster;
+  e->link.message_bytes_max = o.message_max;
+  e->link.fragment_bytes = o.fragment;
+  e->link.sessions_max = o.sessions_max;
+  e->link.calls_max = o.calls_max;
+  e->link.reply_room_bytes = o.reply_room;
+  e->link.hello_timeout = o.hello_timeout;
+  e->link.ping_interval = o.ping_interval;
+  e->link.dead_after = o.dead_after;
+  e->link.fragment_timeout = o.fragment_timeout;
+  e->link.funding_timeout = o.funding_timeout;
+  e->ration_infinite = o.ration == infinite;
+  e->ration = {e->ration_infinite ? uint64_t{1} << 20 : o.ration, o.ration_messages, o.grant_at};
+  e->send_buffer_bytes = o.send_buffer;
+  e->send_buffer_messages = o.send_buffer_messages;
+  e->call_timeout = o.call_timeout;
+  e->connect_timeout = o.connect_timeout;
+  e->drain_timeout = o.drain_timeout;
+  e->reconnect_base = o.reconnect_base;
+  e->reconnect_cap = o.reconnect_cap;
+  return e;
+}
+
+/// A job for an actor of a loop: runs there, in the loop's round.
+void run_on(actors::loop& l, std::function<void()> f) { l.post(std::move(f)); }
+
+template <class F>
+auto ask_loop(actors::loop& l, F f) {
+  using value = decltype(f());
+  if (l.here()) return f();
+  std::promise<value> done;
+  run_on(l, [&] { done.set_value(f()); });
+  return done.get_future().get();
+}
+
+} // namespace
+
+struct node::state {
+  state(caf::actor_system& s, node_options o) : system(s), options(std::move(o)) {}
+
+  caf::actor_system& system;
+  node_options options;
+  std::shared_ptr<actors::environment> env;
+  std::vector<std::shared_ptr<actors::loop>> loops;
+  std::vector<caf::actor_addr> spawned;
+  caf::actor dispatcher;
+  mutable std::mutex mutex; // what follows
+  std::vector<caf::actor> acceptors;
+  std::vector<std::string> addresses;
+  std::vector<net::uri> peers;
+  size_t spawned_kept = 64;
+  uint64_t held_bytes = 0;
+  std::atomic<size_t> next_loop{0};
+  bool stopped = false;
+};
+
+node::node(caf::actor_system& sys, const config& cfg) : node(sys, cfg.options()) {}
+
+node::node(caf::actor_system& sys, node_options o) : state_(std::make_unique<state>(sys, std::move(o))) {
+  auto& s = *state_;
+  if (auto ok = validate(s.options); !ok) throw start_error{ok.error()};
+  s.env = environment_of(s.options);
+  auto share = s.options.budget_bytes / s.options.io_threads;
+  auto spin = std::chrono::duration_cast<std::chrono::microseconds>(s.options.spin);
+  for (uint32_t i = 0; i < s.options.io_threads; ++i) {
+    s.loops.push_back(std::make_shared<actors::loop>(sys, net::loop_options{spin, false},
+                                                     net::budget_options{share, s.options.reserve_bytes},
+                                                     s.options.outbound_bytes / s.options.io_threads));
+    s.env->loops.push_back(s.loops.back());
+  }
+  s.dispatcher = s.loops[0]->spawn<actors::dispatcher>();
+  s.env->dispatcher = s.dispatcher;
+  for (auto& l : s.loops) l->start();
+  for (auto& u : s.options.listen)
+    if (auto r = listen(u); !r) {
+      stop();
+      throw start_error{r.error()};
+    }
+  for (auto& u : s.options.connect)
+    if (auto r = connect(u); !r) {
+      stop();
+      throw start_error{r.error()};
+    }
+}
+
+node::~node() { stop(); }
+
+execution_context* node::next_loop() {
+  auto& s = *state_;
+  return s.loops[s.next_loop++ % s.loops.size()]->own();
+}
+
+result<std::string> node::listen(std::string_view text) {
+  auto& s = *state_;
+  auto u = net::parse_uri(text);
+  if (!u) return u.error();
+  auto& l = *s.loops[0];
+  actors::environment_ptr env = s.env;
+  auto handle = l.spawn<actors::acceptor>(std::ref(l), env);
+  auto* raw = static_cast<actors::acceptor*>(caf::actor_cast<caf::abstract_actor*>(handle));
+  auto r = ask_loop(l, [&] { return raw->listen(*u); });
+  if (!r) {
+    put(handle, nullptr, actors::close_session{});
+    return r.error();
+  }
+  std::lock_guard guard{s.mutex};
+  s.acceptors.push_back(handle);
+  s.addresses.push_back(to_string(*r));
+  return s.addresses.back();
+}
+
+std::vector<std::string> node::addresses() const {
+  std::lock_guard guard{state_->mutex};
+  return state_->addresses;
+}
+
+result<void> node::connect(std::string_view text) {
+  auto& s = *state_;
+  auto u = net::parse_uri(text);
+  if (!u) return u.error();
+  {
+    std::lock_guard guard{s.mutex};
+    s.peers.push_back(*u);
+  }
+  for (auto& l : s.loops)
+    run_on(*l, [loop = l.get(), env = actors::environment_ptr{s.env}, to = *u] { actors::endpoint_to(*loop, env, to).keep(); });
+  return {};
+}
+
+result<void> node::serve_typed(std::string name, uint64_t type, bool stream, const caf::actor& by, const serve_options& o) {
+  auto& s = *state_;
+  auto bad = [&](std::string why) { return result<void>{errc::bad_option, fmt::format("cannot serve '{}': {}", name, why)}; };
+  if (name.empty() || name.size() > 255) return bad("a name has 1 to 255 bytes");
+  auto* raw = caf::actor_cast<caf::abstract_actor*>(by);
+  if (stream) {
+    if (!dynamic_cast<sink_base*>(raw)) return bad("the actor is no weir::sink of that type");
+  } else {
+    auto* service = dynamic_cast<service_base*>(raw);
+    if (!service || service->interface() != type) return bad("the actor is no weir::service of that interface");
+    if (!s.loops[0]->here()) // a handler that is missing is an error now, not when it is called
+      if (auto why = service->started().get(); why.code != errc::none) return bad(why.text);
+  }
+  auto& budget = s.loops[0]->inbound();
+  auto allowance = std::make_shared<actors::held_allowance>(s.options.held_bytes, s.options.held_messages);
+  if (!ask_loop(*s.loops[0], [&] { return budget.take(net::charge::held, s.options.held_bytes); }))
+    return {errc::no_budget, fmt::format("cannot serve '{}': the budget has no {} bytes left for what it may hold (held-bytes)", name,
+                                         s.options.held_bytes)};
+  {
+    std::lock_guard guard{s.mutex};
+    s.held_bytes += s.options.held_bytes;
+  }
+  auto mailbox = o.mailbox_messages ? o.mailbox_messages : s.options.mailbox_messages;
+  put(s.dispatcher, nullptr, actors::serve_service{std::move(name), type, stream, by, mailbox, std::move(allowance)});
+  return {};
+}
+
+std::shared_ptr<detail::session_guard> node::find(std::string name, uint64_t type, bool stream, std::string_view at) {
+  auto& s = *state_;
+  actors::session::target to{std::move(name), type, stream, at.empty(), {}};
+  if (at.empty()) {
+    std::lock_guard guard{s.mutex};
+    to.peers = s.peers;
+  } else {
+    auto u = net::parse_uri(at);
+    if (!u) throw std::invalid_argument{u.error().text};
+    to.peers.push_back(*u);
+  }
+  auto* home = s.loops[0].get();
+  for (auto& l : s.loops)
+    if (l->here()) home = l.get();
+  actors::environment_ptr env = s.env;
+  auto handle = home->spawn<actors::session>(std::ref(*home), env, std::move(to));
+  auto* raw = static_cast<actors::session*>(caf::actor_cast<caf::abstract_actor*>(handle));
+  return std::make_shared<detail::session_guard>(std::move(handle), raw);
+}
+
+node_stats node::stats() const {
+  node_stats n;
+  n.budget = state_->options.budget_bytes;
+  for (auto& l : state_->loops)
+    ask_loop(*l, [&] {
+      l->note_pinned();
+      n.links += l->links.size();
+      n.sessions += l->sessions.size();
+      n.liability += l->inbound().liability();
+      n.base_line += l->inbound().options().reserve_bytes;
+      n.pinned += l->inbound().pinned();
+      n.outbound += l->outbound().bytes();
+      n.refused += l->inbound().refused();
+      return 0;
+    });
+  std::lock_guard guard{state_->mutex};
+  n.base_line += state_->held_bytes;
+  return n;
+}
+
+caf::actor_system& node::system() { return state_->system; }
+const node_options& node::options() const { return state_->options; }
+
+void node::remember(const caf::actor& a) {
+  auto& s = *state_;
+  std::lock_guard guard{s.mutex};
+  if (s.spawned.size() >= 2 * s.spawned_kept) { // those that have gone are forgotten now and then
+    std::erase_if(s.spawned, [](auto& x) { return !caf::actor_cast<caf::strong_actor_ptr>(x); });
+    s.spawned_kept = std::max<size_t>(64, s.spawned.size());
+  }
+  s.spawned.push_back(a.address());
+}
+
+/// The actors that live on the loops must end before the loops do.
+void node::stop_spawned() {
+  auto& s = *state_;
+  std::vector<caf::strong_actor_ptr> left;
+  {
+    std::lock_guard guard{s.mutex};
+    for (auto& x : s.spawned)
+      if (auto a = caf::actor_cast<caf::strong_actor_ptr>(x)) left.push_back(std::move(a));
+    s.spawned.clear();
+  }
+  for (auto& a : left) send_exit(a, caf::exit_reason::user_shutdown);
+  auto until = std::chrono::steady_clock::now() + s.options.drain_timeout;
+  while (!left.empty() && std::chrono::steady_clock::now() < until) {
+    for (auto& l : s.loops) ask_loop(*l, [] { return 0; });
+    std::erase_if(left, [](auto& a) { return is_terminated(a); });
+  }
+}
+
+void node::stop() {
+  auto& s = *state_;
+  if (std::exchange(s.stopped, true)) return;
+  for (auto& a : s.acceptors) put(a, nullptr, actors::close_session{});
+  s.acceptors.clear();
+  for (auto& l : s.loops)
+    run_on(*l, [loop = l.get()] {
+      for (auto& [link, handle] : loop->links) put(handle, nullptr, actors::close_session{});
+    });
+  auto until = std::chrono::steady_clock::now() + s.options.drain_timeout;
+  auto busy = [&] {
+    size_t links = 0;
+    for (auto& l : s.loops) links += ask_loop(*l, [&] { return l->links.size(); });
+    return links > 0;
+  };
+  while (busy() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds{2});
+  for (auto& l : s.loops) ask_loop(*l, [&] { return l->shut_down(), 0; });
+  stop_spawned();
+  put(s.dispatcher, nullptr, actors::end_session{});
+  for (auto& l : s.loops) {
+    for (int i = 0; i < 3; ++i) ask_loop(*l, [] { return 0; }); // what was just told to end has ended
+    l->stop();
+  }
+  s.env->dispatcher = nullptr;
+}
+
+namespace detail {
+session_guard::~session_guard() { put(handle_, nullptr, actors::close_session{}); }
+} // namespace detail
+
+} // namespace weir

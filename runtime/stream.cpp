@@ -1,0 +1,205 @@
+#include "runtime/actor_core.hpp"
+#include "runtime/message_parts.hpp"
+
+#include <weir/stream.hpp>
+
+#include <kj/exception.h>
+
+namespace weir {
+namespace detail {
+
+namespace {
+/// A run of an outlet goes to its session when it has this much, or when its actor's turn is over.
+constexpr uint32_t run_bytes = 64 << 10;
+} // namespace
+
+struct outlet_core::parts {
+  parts(actor& a, std::shared_ptr<session_guard> s)
+      : self(a), handle(s->handle()), session(std::move(s)), gate(session->raw()->entrance()) {}
+
+  actor& self;
+  caf::actor handle; // of its own session
+  std::shared_ptr<session_guard> session;
+  std::shared_ptr<actors::gate> gate;
+  net::lane in_lane = net::lane::normal;
+  uint64_t id = 0;
+  net::position sent;
+  net::outgoing run; // offered, not carried yet
+  bool dirty = false, closed = false;
+
+  void flush() {
+    dirty = false;
+    if (!run) return;
+    actors::ask a;
+    a.message = std::exchange(run, {});
+    a.in_lane = in_lane;
+    gate->charge(a.message.cost(), a.message.count);
+    self.core().carry(*session->raw(), handle, std::move(a));
+  }
+  uint64_t waiting_bytes() const { return run ? run.cost() : 0; }
+  bool may_send() const {
+    if (gate->session_id() == 0) return false;
+    auto limit = gate->limit();
+    return sent.bytes < limit.bytes && sent.messages < limit.messages && gate->has_room_beside(waiting_bytes(), run ? run.count : 0);
+  }
+};
+
+outlet_core::outlet_core(actor& self, const ref_base& to, lane l) {
+  auto session = to.guard();
+  if (!session->raw()->claim()) {
+    auto handle = session->raw()->sibling();
+    auto* raw = static_cast<actors::session*>(caf::actor_cast<caf::abstract_actor*>(handle));
+    session = std::make_shared<session_guard>(handle, raw);
+    raw->claim();
+  }
+  parts_ = std::make_unique<parts>(self, std::move(session));
+  parts_->in_lane = static_cast<net::lane>(l);
+  parts_->id = self.core().add_outlet(*this);
+  parts_->gate->want_credit(); // told when it is open
+  put(parts_->handle, self.core().self_ptr(), actors::outlet_event{actors::outlet_event::type::credit, parts_->id, 0, {}});
+}
+
+outlet_core::~outlet_core() {
+  parts_->flush();
+  parts_->self.core().remove_outlet(parts_->id);
+}
+
+bool outlet_core::may_build() {
+  auto& p = *parts_;
+  if (p.closed || p.gate->over()) return false;
+  if (p.may_send()) return true;
+  p.flush(); // or the credit that it waits for would never come
+  p.gate->want_credit();
+  return p.may_send(); // it may have come in between
+}
+
+void outlet_core::push(message_out& m) {
+  auto& p = *parts_;
+  auto next = finish_message(m, expected_bytes_);
+  net::frame_header h;
+  h.length = next.body_bytes;
+  h.session = p.gate->session_id();
+  h.kind = net::frame_kind::message;
+  h.flags = static_cast<uint8_t>(p.in_lane);
+  net::store_header(next.at, h);
+  p.sent = p.sent.plus(next.cost(), 1);
+  if (!p.run) p.run = std::move(next);
+  else if (!p.run.extend(next)) {
+    p.flush();
+    p.run = std::move(next);
+  }
+  if (p.run.body_bytes >= run_bytes) p.flush();
+  if (!p.dirty && p.run) {
+    p.dirty = true;
+    p.self.core().mark_dirty(p.id);
+  }
+}
+
+void outlet_core::close() {
+  auto& p = *parts_;
+  if (std::exchange(p.closed, true)) return;
+  p.flush();
+  put(p.handle, p.self.core().self_ptr(), actors::close_session{});
+}
+
+void actor_core::flush() {
+  for (size_t i = 0; i < dirty_.size(); ++i)
+    if (auto o = outlets_.find(dirty_[i]); o != outlets_.end()) o->second->get().flush();
+  dirty_.clear();
+}
+
+void actor_core::on_outlet_event(const actors::outlet_event& e) {
+  auto i = outlets_.find(e.outlet);
+  if (i == outlets_.end()) return;
+  auto& o = *i->second;
+  using type = actors::outlet_event::type;
+  switch (e.what) {
+    case type::credit: {
+      auto f = std::move(o.on_credit); // it may destroy the outlet
+      if (f) f();
+      if (auto still = outlets_.find(e.outlet); still != outlets_.end() && !still->second->on_credit)
+        still->second->on_credit = std::move(f);
+      return;
+    }
+    case type::closed:
+      if (auto f = std::move(o.on_closed)) f(e.consumed);
+      return;
+    case type::failed:
+      if (auto f = std::move(o.on_failed)) f(e.why);
+      return;
+  }
+}
+
+kept_message inlet_core::hold() {
+  auto& a = *static_cast<actors::arrivals*>(batch);
+  auto d = a.hold(item, std::static_pointer_cast<actors::held_allowance>(allowance));
+  return d ? kept_message{std::make_unique<kept_message::parts>(std::move(d))} : kept_message{};
+}
+
+} // namespace detail
+
+struct sink_base::parts {
+  struct stream {
+    detail::inlet_core core;
+    actors::account* from = nullptr; // held until it ended, so its address is not used again
+  };
+  std::unordered_map<uint64_t, stream> streams;
+  ~parts() {
+    for (auto& [id, s] : streams) s.from->drop();
+  }
+};
+
+sink_base::sink_base(caf::actor_config& cfg) : actor(cfg), parts_(std::make_unique<parts>()) {}
+sink_base::~sink_base() = default;
+
+bool sink_base::handle_stream_event(void* event) {
+  auto& e = *static_cast<actors::stream_event*>(event);
+  using what = actors::stream_event::type;
+  if (e.what == what::opened) {
+    auto& s = parts_->streams[e.stream];
+    s.core.id = e.stream;
+    s.from = e.take_account();
+    opened(s.core);
+    return true;
+  }
+  auto i = parts_->streams.find(e.stream);
+  if (i == parts_->streams.end()) return true;
+  if (e.what == what::finished) {
+    finished(i->second.core);
+    return true;
+  }
+  ended(i->second.core, e.why);
+  i->second.from->drop();
+  parts_->streams.erase(i);
+  return true;
+}
+
+bool sink_base::handle_arrived(void* arrived) {
+  auto& m = *static_cast<actors::arrived*>(arrived);
+  parts::stream* at = nullptr;
+  for (size_t i = 0; i < m.batch.size(); ++i) {
+    auto* from = m.batch.from(i);
+    if (!at || at->from != from) {
+      auto found = parts_->streams.find(reinterpret_cast<uintptr_t>(from));
+      at = found == parts_->streams.end() ? nullptr : &found->second;
+    }
+    if (at) {
+      auto& c = at->core;
+      c.batch = &m.batch;
+      c.item = i;
+      c.allowance = m.allowance;
+      ++c.messages;
+      auto& v = m.batch[i].message;
+      detail::message_in in{v.words, v.count};
+      try {
+        if (in.head().type == type()) message(c, in.body());
+      } catch (const kj::Exception&) { // foreign bytes that are not what they say: counted as consumed, the stream goes on
+      }
+      c.batch = nullptr;
+    }
+    m.batch.release(i);
+  }
+  return true;
+}
+
+} // namespace weir
