@@ -111,6 +111,7 @@ net::slab_ref arrivals::memory_of(size_t i) const {
 }
 
 void arrivals::release(size_t i) {
+  if (items_[i].cost == 0) return;
   auto& s = shares_[items_[i].share];
   s.ready_bytes += items_[i].cost;
   s.ready_messages += 1;
@@ -133,6 +134,17 @@ delivery arrivals::hold(size_t i, const std::shared_ptr<held_allowance>& h) {
     memory = std::move(copy);
   }
   return delivery::held(view, std::move(memory), h, item.cost);
+}
+
+delivery arrivals::lease(size_t i) {
+  auto& item = items_[i];
+  auto& s = shares_[item.share];
+  auto cost = std::exchange(item.cost, 0);
+  assert(cost > 0);
+  s.total_bytes -= cost;
+  s.total_messages -= 1;
+  s.from->hold();
+  return delivery::message(item.message, memory_of(i), s.from, cost);
 }
 
 void arrivals::give_back_all() noexcept {

@@ -141,7 +141,7 @@ private:
 struct arrival {
   net::message_view message;
   net::time_point deadline = net::time_point::max();
-  uint64_t cost = 0;
+  uint64_t cost = 0;  ///< 0: leased, whoever has the lease gives it back
   uint32_t call = 0;  ///< 0: one way
   uint32_t share = 0; ///< index into the batch's shares
 };
@@ -175,6 +175,8 @@ public:
   /// Moves item `i` out of the session's charge into `h`: a copy when it is small or its slab is large, else a share of its slab. Empty
   /// when the allowance is full: nothing happened.
   delivery hold(size_t i, const std::shared_ptr<held_allowance>& h);
+  /// Takes item `i` out as it is: it stays charged to its session until the delivery dies. At most once per item, before `release`.
+  delivery lease(size_t i);
 
 private:
   struct share {

@@ -49,7 +49,7 @@ void endpoint::keep() {
 
 void endpoint::dial() {
   if (link_ || dial_ || retry_ || stopped_) return;
-  dial_ = net::connect(loop_, to_, env_->connect_timeout,
+  dial_ = env_->connect(loop_, to_, env_->connect_timeout,
                        [this, self = caf::strong_actor_ptr{ctrl()}](auto r) { dialled(std::move(r)); });
 }
 

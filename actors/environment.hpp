@@ -1,9 +1,11 @@
 #pragma once
 #include "net/mux.hpp"
+#include "net/stream.hpp"
 
 #include <caf/actor.hpp>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -23,6 +25,8 @@ struct environment {
   net::duration drain_timeout = std::chrono::seconds{5};
   net::duration reconnect_base = std::chrono::milliseconds{50};
   net::duration reconnect_cap = std::chrono::seconds{5};
+  /// How endpoints dial: `net::connect`, or a pipe of a test.
+  std::function<std::unique_ptr<net::dial>(net::loop&, const net::uri&, net::duration, net::dial::on_result)> connect = net::connect;
   caf::actor dispatcher;
   std::vector<std::shared_ptr<loop>> loops; ///< kept while anybody could still enqueue an actor of theirs
 

@@ -1,5 +1,6 @@
 #include "actors/link.hpp"
 
+#include "actors/credit_manager.hpp"
 #include "actors/endpoint.hpp"
 
 #include <fmt/format.h>
@@ -205,31 +206,48 @@ void link::on_open(net::session& s) {
 void link::on_found(found_service& f) {
   auto i = offered_.find(static_cast<uint32_t>(f.id));
   auto* s = i == offered_.end() ? nullptr : i->second;
-  if (s) offered_.erase(i);
   if (over_ || !s) { // the peer gave it up
     if (f.why.code == errc::none) put(env_->dispatcher, nullptr, return_mailbox{f.name, f.ration_messages});
     return;
   }
   touch();
   if (f.why.code != errc::none) {
+    offered_.erase(i);
     ++env_->count.sessions_refused;
     return mux_->refuse(*s, f.why.code, f.why.text, f.why.code == errc::overloaded);
   }
+  if (accept(*s, f)) return;
+  loop_.credit().seek(env_->ration.bytes, [this, self = caf::strong_actor_ptr{ctrl()}, id = s->id(), f] {
+    auto again = offered_.find(id);
+    if (over_ || again == offered_.end()) {
+      put(env_->dispatcher, nullptr, return_mailbox{f.name, f.ration_messages});
+      return;
+    }
+    touch();
+    auto& offer = *again->second;
+    if (accept(offer, f)) return;
+    offered_.erase(id);
+    ++env_->count.sessions_refused;
+    put(env_->dispatcher, nullptr, return_mailbox{f.name, f.ration_messages});
+    mux_->refuse(offer, errc::no_budget,
+                 fmt::format("the budget has no {} bytes left for a session (budget-bytes, ration)", env_->ration.bytes), true);
+  });
+}
+
+/// False: the budget cannot fund it.
+bool link::accept(net::session& s, const found_service& f) {
   auto ration = env_->ration;
   if (env_->ration_infinite) ration.bytes = std::max(ration.bytes, loop_.inbound().free_bytes() / 4);
   ration.messages = std::min(env_->ration_infinite ? ration.bytes / net::message_overhead_bytes : ration.messages, f.ration_messages);
-  if (!mux_->accept(*s, ration)) {
-    ++env_->count.sessions_refused;
-    put(env_->dispatcher, nullptr, return_mailbox{f.name, f.ration_messages});
-    return mux_->refuse(*s, errc::no_budget,
-                       fmt::format("the budget has no {} bytes left for a session (budget-bytes, ration)", ration.bytes), true);
-  }
+  if (!mux_->accept(s, ration)) return false;
+  offered_.erase(s.id());
   ++env_->count.sessions_opened;
-  auto made = loop_.spawn<session>(std::ref(loop_), env_, std::ref(*this), s);
+  auto made = loop_.spawn<session>(std::ref(loop_), env_, std::ref(*this), &s);
   auto* raw = static_cast<session*>(caf::actor_cast<caf::abstract_actor*>(made));
-  s->owner = raw;
+  s.owner = raw;
   sessions_.emplace(raw, made);
   raw->serve(port_of(f), f.service, f.ration_messages);
+  return true;
 }
 
 service_port* link::port_of(const found_service& f) {
@@ -305,6 +323,7 @@ void link::settle_gates() {
     auto* s = queued_[i];
     s->settle_gate();
     if (s->queue_is_empty()) {
+      s->forget_queued();
       queued_[i] = queued_.back();
       queued_.pop_back();
     } else {

@@ -34,7 +34,9 @@ public:
   /// Something is to be written: at the end of this round.
   void touch();
   /// `s` has given the mux something: its gate is settled after the write.
-  void note_queued(session& s) { queued_.push_back(&s); }
+  void note_queued(session& s) {
+    if (s.note_queued()) queued_.push_back(&s);
+  }
   /// Opens a session on behalf of `s`. None: done; it gets on_opened or on_ended.
   failure open(session& s);
   void forget(session& s);
@@ -62,6 +64,7 @@ private:
   void handle(net::event& e);
   void on_open(net::session& s);
   void on_found(found_service& f);
+  bool accept(net::session& s, const found_service& f);
   void hand_over();
   void write();
   void settle_gates();

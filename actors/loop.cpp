@@ -1,12 +1,15 @@
 #include "actors/loop.hpp"
 
+#include "actors/credit_manager.hpp"
 #include "actors/endpoint.hpp"
 
 namespace weir::actors {
 
 loop::loop(caf::actor_system& sys, const net::loop_options& o, const net::budget_options& inbound, uint64_t outbound_bytes)
-    : net::loop(o), system_(sys), own_(sys, *this), guest_(sys), inbound_(inbound), outbound_(outbound_bytes),
-      port_(std::make_shared<credit_port>(*this)) {}
+    : net::loop(o), system_(sys), own_(sys, *this), guest_(sys), port_(std::make_shared<credit_port>(*this)) {
+  credit_handle_ = spawn<credit_manager>(std::ref(*this), inbound, outbound_bytes);
+  credit_ = static_cast<credit_manager*>(caf::actor_cast<caf::abstract_actor*>(credit_handle_));
+}
 
 loop::~loop() {
   stop();
@@ -41,6 +44,7 @@ void loop::post(std::function<void()> f) {
 void loop::shut_down() {
   for (auto& [uri, e] : endpoints) put(e, nullptr, close_session{});
   endpoints.clear();
+  put(credit_handle_, nullptr, close_session{});
   while (!links.empty()) links.begin()->first->stop();
   while (!sessions.empty()) (*sessions.begin())->on_ended({errc::shutting_down, outcome::unknown, "the node stops"}, 0);
 }
@@ -62,8 +66,10 @@ bool loop::run_ready() {
   for (size_t n = 0; n < resumes_per_round && !ready_.empty(); ++n) {
     auto* r = ready_.front();
     ready_.pop_front();
-    if (run_resumable(r, &guest_, messages_per_resume)) ready_.push_back(r);
+    if (run_resumable(r, &guest_, messages_per_resume)) busy_.push_back(r); // it had its share: now the sockets
   }
+  ready_.insert(ready_.end(), busy_.begin(), busy_.end());
+  busy_.clear();
   return !ready_.empty();
 }
 
@@ -83,13 +89,11 @@ void loop::collect_credit() {
 
 void loop::give_back(const account::returned& r) {
   unconsumed_bytes -= r.bytes;
-  if (r.bytes) inbound_.give(net::charge::session, r.bytes);
-  if (r.reply_bytes) inbound_.give(net::charge::reply_room, r.reply_bytes);
+  if (r.bytes) inbound().give(net::charge::session, r.bytes);
+  if (r.reply_bytes) inbound().give(net::charge::reply_room, r.reply_bytes);
 }
 
-void loop::note_pinned() {
-  auto alive = read_slabs().alive_bytes();
-  inbound_.set_pinned(alive > unconsumed_bytes ? alive - unconsumed_bytes : 0);
-}
+net::budget& loop::inbound() { return credit_->inbound(); }
+net::outbound_ledger& loop::outbound() { return credit_->outbound(); }
 
 } // namespace weir::actors

@@ -17,11 +17,13 @@
 
 namespace weir::actors {
 
+class credit_manager;
 class link;
 
 /// A loop that runs pinned actors and owns what they share: the ledgers and the port of returning credit.
 class loop final : public net::loop {
 public:
+  /// `inbound`, `outbound_bytes`: this loop's share of the node's budgets.
   loop(caf::actor_system& sys, const net::loop_options& o, const net::budget_options& inbound, uint64_t outbound_bytes);
   ~loop() override;
 
@@ -41,8 +43,11 @@ public:
   /// Ends every session, link and endpoint of this loop. On the loop.
   void shut_down();
 
-  net::budget& inbound() { return inbound_; }
-  net::outbound_ledger& outbound() { return outbound_; }
+  /// Keeps the books of this loop; its links and sessions call it directly.
+  credit_manager& credit() { return *credit_; }
+  const caf::actor& credit_handle() const { return credit_handle_; }
+  net::budget& inbound();
+  net::outbound_ledger& outbound();
   const std::shared_ptr<credit_port>& port() { return port_; }
   /// The dialling endpoints of this loop, by uri, and its live sessions and links. Loop only.
   std::unordered_map<std::string, caf::actor> endpoints;
@@ -50,12 +55,8 @@ public:
   std::unordered_map<link*, caf::actor> links;
   /// Credit of a session that is gone returns to the budget.
   void give_back(const account::returned& r);
-  /// Measures slab bytes that are kept alive beyond what is charged in them; see design rule on slabs.
-  void note_pinned();
   /// Bytes that arrived and were not given back yet, of all links of this loop; kept up to date by the links.
   uint64_t unconsumed_bytes = 0;
-  /// Small messages leave their read slab on arrival while more than 5 % of the budget is pinned.
-  bool pinned_is_high() const { return inbound_.pinned() > inbound_.options().bytes / 20; }
 
 private:
   /// Two faces: actors that are pinned here are enqueued with `own`; whatever else CAF would run on the context of an actor that
@@ -87,13 +88,13 @@ private:
   caf::actor_system& system_;
   own_context own_;
   guest_context guest_;
-  net::budget inbound_;
-  net::outbound_ledger outbound_;
+  caf::actor credit_handle_;
+  credit_manager* credit_ = nullptr;
   std::shared_ptr<credit_port> port_;
   std::vector<account*> credited_;
   std::deque<caf::resumable*> ready_;
   std::mutex mutex_;
-  std::vector<caf::resumable*> remote_, arrived_;
+  std::vector<caf::resumable*> remote_, arrived_, busy_;
   std::vector<std::function<void()>> tasks_;
 
   static constexpr size_t resumes_per_round = 4096; // then the sockets have their turn

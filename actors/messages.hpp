@@ -129,6 +129,14 @@ struct cancel_call {
   uint64_t token = 0;
 };
 
+/// Between credit managers: one loop's budget asks another's for what that has free, and gets some or nothing.
+struct borrow {
+  uint64_t bytes = 0;
+};
+struct lent {
+  uint64_t bytes = 0;
+};
+
 /// To the dispatcher: who serves this? Answered with `found`.
 struct find_service {
   std::string service;
@@ -176,6 +184,8 @@ CAF_BEGIN_TYPE_ID_BLOCK(weir, caf::first_custom_type_id + 20000)
   CAF_ADD_TYPE_ID(weir, (weir::actors::found_service))
   CAF_ADD_TYPE_ID(weir, (weir::actors::return_mailbox))
   CAF_ADD_TYPE_ID(weir, (weir::actors::serve_service))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::borrow))
+  CAF_ADD_TYPE_ID(weir, (weir::actors::lent))
 CAF_END_TYPE_ID_BLOCK(weir)
 
 WEIR_LOCAL_MESSAGE(weir::actors::ask)
@@ -192,3 +202,5 @@ WEIR_LOCAL_MESSAGE(weir::actors::find_service)
 WEIR_LOCAL_MESSAGE(weir::actors::found_service)
 WEIR_LOCAL_MESSAGE(weir::actors::return_mailbox)
 WEIR_LOCAL_MESSAGE(weir::actors::serve_service)
+WEIR_LOCAL_MESSAGE(weir::actors::borrow)
+WEIR_LOCAL_MESSAGE(weir::actors::lent)

@@ -1,5 +1,6 @@
 #include "actors/session.hpp"
 
+#include "actors/credit_manager.hpp"
 #include "actors/endpoint.hpp"
 #include "actors/link.hpp"
 #include "actors/local_conversation.hpp"
@@ -226,7 +227,7 @@ void session::on_arrival(net::event& e, const net::slab_ref& read_memory) {
   }
   arrival a{e.message, e.deadline, e.cost, e.call, 0};
   auto* memory = e.memory ? &e.memory : &read_memory;
-  if (loop_.pinned_is_high() && !e.memory && e.message.bytes() < copied_below_bytes) {
+  if (loop_.credit().pinned_is_high() && !e.memory && e.message.bytes() < copied_below_bytes) {
     auto n = static_cast<uint32_t>(e.message.bytes());
     if (!small_messages_ || small_messages_->size - small_messages_->used < n)
       small_messages_ = loop_.read_slabs().take(small_slab_bytes);

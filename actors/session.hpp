@@ -88,6 +88,9 @@ public:
   /// Bound to its service, after `open` was accepted.
   void serve(service_port* port, const caf::actor& service, uint64_t mailbox_messages);
   net::session* protocol() { return protocol_; }
+  /// Marks it as one whose gate is to be settled. True: it was not yet.
+  bool note_queued() { return !std::exchange(queued_noted_, true); }
+  void forget_queued() { queued_noted_ = false; }
   bool queue_is_empty() const { return in_queue_messages_ == 0; }
 
   // ---- from the loop
@@ -138,6 +141,7 @@ private:
   uint64_t outlet_ = 0;
   uint64_t in_queue_bytes_ = 0, in_queue_messages_ = 0; // admitted and given to the mux
   std::atomic<bool> claimed_{false};
+  bool queued_noted_ = false;
   bool closing_ = false, close_said_ = false, stream_opened_ = false;
   caf::actor self_;              // until it is over: others may forget it, its work may not
   net::slab_ref small_messages_; // its own slab, while the read slabs pin too much

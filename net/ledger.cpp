@@ -56,6 +56,12 @@ bool budget::take_reserve(reserve r, charge c, uint64_t bytes) {
   return true;
 }
 
+uint64_t budget::shrink(uint64_t bytes) {
+  auto given = std::min(bytes, free_bytes());
+  options_.bytes -= given;
+  return given;
+}
+
 void budget::refill_reserve() {
   for (auto& lent : lent_) lent -= std::min(lent, free_bytes());
 }

@@ -46,6 +46,10 @@ public:
   /// The largest message that the reserve can fund.
   uint64_t reserve_each_bytes() const { return options_.reserve_bytes / 2; }
 
+  /// Gives up to `bytes` of what is free to another loop's ledger, which grows by it: the sum of both stays. What was given up.
+  uint64_t shrink(uint64_t bytes);
+  void grow(uint64_t bytes) { options_.bytes += bytes; }
+
   uint64_t charged(charge c) const { return charged_[static_cast<size_t>(c)]; }
   /// Everything owed now, the reserve included.
   uint64_t liability() const;

@@ -57,6 +57,12 @@ public:
   /// The slab that sockets of this loop read into, with at least `room` bytes free behind `used`.
   slab_ref& read_slab(size_t room);
 
+  /// Bytes of read slabs that somebody holds; without the current one while nobody else does.
+  size_t pinned_slab_bytes() const {
+    auto alive = read_slabs_->alive_bytes();
+    return read_slab_ && read_slab_.sole() ? alive - read_slab_->size : alive;
+  }
+
   /// The io_context, as a pointer so that this header does not need Asio's.
   struct io;
   io& asio() { return *io_; }

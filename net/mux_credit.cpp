@@ -51,6 +51,7 @@ void mux::state::reclaim(session& s) {
   if (!s.live() || !s.established_ || s.close_came_ || s.in_.is_reclaiming()) return;
   auto& w = s.in_.options();
   s.in_.set_ration(std::min(w.bytes, reclaim_floor_bytes), std::min(w.messages, reclaim_floor_messages));
+  recharge(s);
   s.in_.reclaim();
   s.reclaim_at_ = now_;
   wake_at(now_ + options_.fragment_timeout);

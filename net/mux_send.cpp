@@ -22,7 +22,10 @@ size_t mux::state::gather(std::span<iovec> to, time_point now) {
   now_ = now;
   if (std::exchange(preamble_due_, false)) fly({}, preamble.data(), preamble.size());
   pack_control();
-  if (!down_ && !control_waits()) fill_flight(to.size());
+  if (!down_ && !control_waits()) {
+    fill_flight(to.size());
+    pack_control(); // `blocked`, `close` and their like, behind the data they speak of
+  }
   serve_starved();
   return emit(to);
 }

@@ -96,8 +96,10 @@ private:
 template <class Protocol>
 class socket_listener final : public listener {
 public:
-  socket_listener(loop& l, uri u, on_accept f) : acceptor_(l.asio().context), uri_(std::move(u)), accepted_(std::move(f)) {}
+  socket_listener(loop& l, uri u, on_accept f)
+      : loop_(l), acceptor_(l.asio().context), uri_(std::move(u)), accepted_(std::move(f)) {}
   ~socket_listener() override {
+    if (pause_) loop_.cancel(pause_);
     error_code ignored;
     acceptor_.close(ignored);
     if (uri_.kind == uri::scheme::unix_) ::unlink(uri_.path.c_str());
@@ -126,12 +128,20 @@ private:
       if (ec) return;
       for (;;) {
         auto fd = ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0) break; // EAGAIN, or one connection that is gone, or no descriptors: the next event tries again
-        accepted_(fd);
+        if (fd >= 0) accepted_(fd);
+        else if (errno != EINTR && errno != ECONNABORTED) break;
       }
-      accept();
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return accept();
+      pause_ = loop_.at(loop_.now() + out_of_descriptors_pause, [this] { // else we would be told at once, for ever
+        pause_ = 0;
+        accept();
+      });
     });
   }
+  static constexpr duration out_of_descriptors_pause = std::chrono::milliseconds{100};
+
+  loop& loop_;
+  loop::timer_id pause_ = 0;
   typename Protocol::acceptor acceptor_;
   uri uri_;
   on_accept accepted_;

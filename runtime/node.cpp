@@ -1,3 +1,4 @@
+#include "actors/credit_manager.hpp"
 #include "actors/dispatcher.hpp"
 #include "actors/endpoint.hpp"
 #include "actors/loop.hpp"
@@ -99,6 +100,12 @@ node::node(caf::actor_system& sys, node_options o) : state_(std::make_unique<sta
   }
   s.dispatcher = s.loops[0]->spawn<actors::dispatcher>();
   s.env->dispatcher = s.dispatcher;
+  for (auto& l : s.loops) {
+    std::vector<caf::actor> others;
+    for (auto& other : s.loops)
+      if (other != l) others.push_back(other->credit_handle());
+    l->credit().set_peers(std::move(others));
+  }
   for (auto& l : s.loops) l->start();
   for (auto& u : s.options.listen)
     if (auto r = listen(u); !r) {
@@ -208,7 +215,7 @@ node_stats node::stats() const {
   n.budget = state_->options.budget_bytes;
   for (auto& l : state_->loops)
     ask_loop(*l, [&] {
-      l->note_pinned();
+      l->credit().measure_pinned();
       n.links += l->links.size();
       n.sessions += l->sessions.size();
       n.liability += l->inbound().liability();

@@ -136,6 +136,10 @@ kept_message inlet_core::hold() {
   return d ? kept_message{std::make_unique<kept_message::parts>(std::move(d))} : kept_message{};
 }
 
+kept_message inlet_core::lease() {
+  return kept_message{std::make_unique<kept_message::parts>(static_cast<actors::arrivals*>(batch)->lease(item))};
+}
+
 } // namespace detail
 
 struct sink_base::parts {

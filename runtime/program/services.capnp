@@ -18,9 +18,9 @@ interface Echo {
 }
 
 interface Report {
-  # The service `report`: what the sink has got since the last `reset`.
+  # The service `report`: what `sink` and `pass` have got since the last `reset`.
   read  @0 () -> (messages :UInt64, bytes :UInt64, wrong :UInt64);
-  reset @1 (delayMicros :UInt64);  # from now on each message takes the sink (and `pass`) this long
+  reset @1 (delayNanos :UInt64);  # from now on each message takes them this long
 }
 
 interface Source {

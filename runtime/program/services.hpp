@@ -1,6 +1,5 @@
 #pragma once
-#include <weir/node.hpp>
-
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -8,6 +7,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include <weir/node.hpp>
 
 #include "runtime/program/services.capnp.h"
 
@@ -19,28 +20,47 @@ using read_method = weir::method<&Report::Client::readRequest>;
 using reset_method = weir::method<&Report::Client::resetRequest>;
 using start_method = weir::method<&Source::Client::startRequest>;
 
-/// A check sum of the sequence number, the size, and up to 64 bytes at each end of the data: wrong order, wrong length and the usual ways
-/// to mix buffers up show, and it costs the same for every size.
+/// A check sum of the sequence number, the size, and up to 64 bytes at each end of the data: wrong order,
+/// wrong length and the usual ways to mix buffers up show, and it costs the same for every size.
 uint64_t check_of(uint64_t sequence, capnp::Data::Reader data);
 
 /// Fills in a blob: `bytes` of `pattern` (at least as many), copied as a user's data would be.
 void fill_blob(Blob::Builder to, uint64_t sequence, std::span<const std::byte> pattern, size_t bytes);
 
-/// What the sink has seen; shared by the services of one process that report it. One thread.
-struct tally {
-  uint64_t messages = 0;
-  uint64_t bytes = 0;
-  uint64_t wrong = 0; ///< out of order, or another check sum
-  std::chrono::microseconds delay{0};
+/// What one service has taken since it was made, and how slow it is to be. `count` and `take_time` are for
+/// that service, the rest is for any thread.
+class tally {
+public:
+  struct figures {
+    uint64_t messages = 0;
+    uint64_t bytes = 0;
+    uint64_t wrong = 0; ///< out of order, or another check sum
+  };
+
+  void count(uint64_t bytes, bool right);
+  /// Makes the caller take its time for one message: as a rate it is exact also where the system's sleeps are
+  /// longer.
+  void take_time();
+
+  figures seen() const;
+  void be_slow(std::chrono::nanoseconds per_message) {
+    delay_ns_.store(per_message.count(), std::memory_order_relaxed);
+  }
+
+private:
+  std::atomic<uint64_t> messages_{0}, bytes_{0}, wrong_{0};
+  std::atomic<int64_t> delay_ns_{0};
+  std::chrono::steady_clock::time_point free_at_; // when the message before is done
 };
 
 class echo_service : public weir::service<Echo> {
 public:
-  echo_service(caf::actor_config& cfg, std::shared_ptr<tally> t) : service(cfg), tally_(std::move(t)) {}
+  echo_service(caf::actor_config& cfg, std::shared_ptr<tally> passed)
+      : service(cfg), passed_(std::move(passed)) {}
   handlers make_handlers() override;
 
 private:
-  std::shared_ptr<tally> tally_;
+  std::shared_ptr<tally> passed_;
 };
 
 class sink_service : public weir::sink<Blob> {
@@ -52,14 +72,17 @@ private:
   std::shared_ptr<tally> tally_;
 };
 
-/// Must live on the same loop as the sink: they share the tally.
 class report_service : public weir::service<Report> {
 public:
-  report_service(caf::actor_config& cfg, std::shared_ptr<tally> t) : service(cfg), tally_(std::move(t)) {}
+  report_service(caf::actor_config& cfg, std::vector<std::shared_ptr<tally>> of)
+      : service(cfg), of_(std::move(of)) {}
   handlers make_handlers() override;
 
 private:
-  std::shared_ptr<tally> tally_;
+  tally::figures sum() const;
+
+  std::vector<std::shared_ptr<tally>> of_;
+  tally::figures before_; // at the last reset
 };
 
 class source_service : public weir::service<Source> {
@@ -84,7 +107,10 @@ private:
   uint64_t last_ = 0;
 };
 
-/// Serves `echo`, `sink`, `report` and `source` on one loop (or on CAF's scheduler, without `source`).
-result<void> serve_all(node& n);
+/// Where the services run. `source` is always on a loop: it uses the node.
+enum class placement : uint8_t { loop, scheduler };
+
+/// Serves `echo`, `sink`, `report` and `source`. Errors: no_budget.
+result<void> serve_all(node& n, placement where);
 
 } // namespace weir::program

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 namespace weir::net {
 namespace {
 using test::client_settings;
@@ -15,13 +17,49 @@ using type = event::type;
 
 std::string bytes(size_t n) { return std::string(n, 'x'); }
 
+// ---- hello
+
 TEST(Mux, SaysHelloAndKnowsItsPeer) {
   mux_pair p;
   p.connect();
   EXPECT_EQ(p.client.link.peer().name, "server");
   EXPECT_EQ(p.server.link.peer().node, (node_id{1, 1}));
+  EXPECT_EQ(p.client.link.peer().frame_bytes_max, (64 << 10) * 5 / 4u);
   EXPECT_EQ(p.client.count(type::ready), 1u);
 }
+
+TEST(Mux, OpensNothingBeforeHello) {
+  mux_pair p;
+  failure why;
+  EXPECT_EQ(p.client.link.open({}, why), nullptr);
+  EXPECT_EQ(why.code, errc::bad_state);
+}
+
+TEST(Mux, AnotherClusterIsRefusedWithAReasonThatThePeerReads) {
+  auto other = server_settings();
+  other.link.cluster = "elsewhere";
+  mux_pair p{client_settings(), other};
+  p.exchange();
+  ASSERT_NE(p.client.last(type::down), nullptr);
+  EXPECT_EQ(p.client.last(type::down)->why.code, errc::wrong_cluster);
+  EXPECT_EQ(p.server.last(type::down)->why.code, errc::wrong_cluster);
+}
+
+TEST(Mux, DoesNotTalkToItself) {
+  mux_pair p{client_settings(), client_settings()};
+  p.exchange();
+  EXPECT_EQ(p.client.last(type::down)->why.code, errc::self_connect);
+}
+
+TEST(Mux, GivesUpWhenHelloDoesNotCome) {
+  mux_pair p;
+  p.now += seconds{5};
+  p.client.link.tick(p.now);
+  p.client.fetch();
+  EXPECT_EQ(p.client.last(type::down)->why.code, errc::hello_timeout);
+}
+
+// ---- calls
 
 TEST(Mux, AnswersACall) {
   mux_pair p;
@@ -32,22 +70,171 @@ TEST(Mux, AnswersACall) {
   ASSERT_NE(p.client.end_of(token), nullptr);
   EXPECT_EQ(p.client.end_of(token)->body, "hello");
   EXPECT_EQ(s.now(), session::state::open);
+  EXPECT_EQ(s.calls_open(), 0u);
 }
 
-TEST(Mux, ReturnsToTheBaseLineAfterACloseByEitherSide) {
+TEST(Mux, AnswersWhateverThePipeDoesToTheBytes) {
+  for (size_t n : {1, 7, 8, 16, 100, 4096}) {
+    mux_pair p;
+    p.read_bytes = n;
+    p.write_bytes = n;
+    p.entries_max = 1 + n % 3;
+    p.checks = false;
+    p.connect();
+    auto& s = p.client.open();
+    std::vector<uint64_t> tokens;
+    for (size_t i = 0; i < 20; ++i) tokens.push_back(p.client.call(s, bytes(i * 100)));
+    p.exchange();
+    for (size_t i = 0; i < 20; ++i) EXPECT_EQ(p.client.end_of(tokens[i])->body.size(), i * 100);
+    p.client.link.close(s);
+    p.exchange();
+    p.expect_base_line();
+  }
+}
+
+TEST(Mux, BothSidesOpenSessions) {
+  mux_pair p;
+  p.connect();
+  auto& from_client = p.client.open();
+  auto& from_server = p.server.open();
+  EXPECT_EQ(from_client.id(), 1u);
+  EXPECT_EQ(from_server.id(), 2u);
+  auto a = p.client.call(from_client, "a");
+  auto b = p.server.call(from_server, "b");
+  p.exchange();
+  EXPECT_EQ(p.client.end_of(a)->body, "a");
+  EXPECT_EQ(p.server.end_of(b)->body, "b");
+}
+
+TEST(Mux, MakesManyThousandCallsOnOneSession) {
+  mux_pair p;
+  p.checks = false;
+  p.connect();
+  auto& s = p.client.open();
+  for (int round = 0; round < 100; ++round) {
+    for (int i = 0; i < 100; ++i) p.client.call(s, bytes(100));
+    p.exchange();
+  }
+  EXPECT_EQ(p.client.count(type::reply), 10'000u);
+  p.expect_invariants();
+  EXPECT_EQ(p.client.inbound.charged(charge::reply_room), 0u);
+}
+
+TEST(Mux, ACallAboveThePeersLimitIsRefusedHere) {
+  auto few = server_settings();
+  few.link.calls_max = 2;
+  mux_pair p{client_settings(), few};
+  p.server.answers = false;
+  p.connect();
+  auto& s = p.client.open();
+  p.client.call(s, "1");
+  p.client.call(s, "2");
+  auto third = p.client.link.call(s, test::build_message("3"), {});
+  EXPECT_EQ(third.error().code, errc::too_many_calls);
+  p.exchange();
+  EXPECT_EQ(p.client.count(type::credit), 0u);
+  p.server.answer(p.server.unanswered[0], "one");
+  p.exchange();
+  EXPECT_EQ(p.client.count(type::credit), 1u) << "it may call again";
+  p.client.call(s, "3");
+}
+
+TEST(Mux, ACallThatWaitedTooLongFailsUnsent) {
+  mux_pair p;
+  p.server.accepts = false;
+  p.connect();
+  auto& s = p.client.open();
+  auto token = p.client.call(s, "late", {.deadline = p.now + milliseconds{50}});
+  p.exchange();
+  p.advance(milliseconds{60});
+  ASSERT_NE(p.client.end_of(token), nullptr);
+  EXPECT_EQ(p.client.end_of(token)->why.code, errc::deadline_exceeded);
+  EXPECT_EQ(p.client.end_of(token)->why.what, outcome::not_executed);
+  EXPECT_EQ(s.queued_messages(), 0u);
+}
+
+TEST(Mux, ACallThatRunsTooLongFailsAndIsCancelledThere) {
+  mux_pair p;
+  p.server.answers = false;
+  p.connect();
+  auto& s = p.client.open();
+  auto token = p.client.call(s, "slow", {.deadline = p.now + milliseconds{50}});
+  p.exchange();
+  EXPECT_TRUE(p.server.last(type::request)->deadline);
+  p.advance(milliseconds{60});
+  EXPECT_EQ(p.client.end_of(token)->why.code, errc::deadline_exceeded);
+  EXPECT_EQ(p.client.end_of(token)->why.what, outcome::unknown);
+  EXPECT_EQ(p.server.count(type::cancelled), 1u);
+  EXPECT_EQ(s.calls_open(), 0u) << "confirmed";
+  p.server.answer(p.server.unanswered[0], "too late");
+  p.exchange();
+  EXPECT_EQ(p.client.count(type::reply), 0u);
+  EXPECT_EQ(p.client.inbound.charged(charge::reply_room), 0u);
+}
+
+TEST(Mux, ACancelledCallThatWaitsLeavesNoTrace) {
   mux_pair p;
   p.connect();
   auto& s = p.client.open();
-  auto token = p.client.call(s, "hello");
+  auto id = p.client.link.call(s, test::build_message("x"), {.token = 7});
+  p.client.link.cancel(s, *id, errc::cancelled);
+  p.exchange();
+  EXPECT_EQ(p.client.end_of(7)->why.what, outcome::not_executed);
+  EXPECT_EQ(p.server.count(type::request), 0u);
   p.client.link.close(s);
   p.exchange();
-  EXPECT_EQ(p.client.end_of(token)->body, "hello");
-  EXPECT_EQ(p.client.count(type::ended), 1u);
-  EXPECT_EQ(p.server.count(type::ended), 1u);
-  EXPECT_EQ(p.client.last(type::ended)->token, 1u) << "messages that the server consumed";
   p.expect_base_line();
-  EXPECT_EQ(p.client.link.session_count(), 0u);
 }
+
+TEST(Mux, ACancelThatCrossesTheAnswerIsHarmless) {
+  mux_pair p;
+  p.server.answers = false;
+  p.connect();
+  auto& s = p.client.open();
+  auto id = p.client.link.call(s, test::build_message("x"), {.token = 7});
+  p.exchange();
+  p.server.answer(p.server.unanswered[0], "y");
+  p.write(p.server, p.to_client);
+  p.client.link.cancel(s, *id, errc::cancelled);
+  p.exchange();
+  EXPECT_EQ(p.client.count(type::reply), 0u);
+  EXPECT_EQ(p.client.count(type::failed), 1u);
+  EXPECT_EQ(s.calls_open(), 0u);
+  p.client.link.close(s);
+  p.exchange();
+  p.expect_base_line();
+}
+
+TEST(Mux, ACancelBeforeTheAnswerLeftDropsIt) {
+  mux_pair p;
+  p.server.answers = false;
+  p.connect();
+  auto& s = p.client.open();
+  auto id = p.client.link.call(s, test::build_message("x"), {.token = 7});
+  p.exchange();
+  p.client.link.cancel(s, *id, errc::cancelled);
+  p.write(p.client, p.to_server);
+  p.server.answer(p.server.unanswered[0], "y"); // waits in the queue when `cancel` comes
+  p.exchange();
+  EXPECT_EQ(p.client.count(type::reply), 0u);
+  EXPECT_EQ(s.calls_open(), 0u);
+  EXPECT_EQ(p.server.outbound.bytes(), 0u);
+}
+
+TEST(Mux, AFailureIsAnAnswerToo) {
+  mux_pair p;
+  p.server.answers = false;
+  p.connect();
+  auto& s = p.client.open();
+  auto token = p.client.call(s, "x");
+  p.exchange();
+  p.server.link.reply_failure(s.id() == 1 ? *p.server.unanswered[0].on : s, p.server.unanswered[0].call,
+                              {errc::handler_failed, outcome::done, "it threw"});
+  p.exchange();
+  EXPECT_EQ(p.client.end_of(token)->body, "handler_failed (done): it threw");
+}
+
+// ---- one-way messages
 
 TEST(Mux, MovesMuchMoreThanARationAsOnewayMessages) {
   mux_pair p;
@@ -62,22 +249,482 @@ TEST(Mux, MovesMuchMoreThanARationAsOnewayMessages) {
   p.expect_base_line();
 }
 
-TEST(Mux, ComesBackToTheBaseLineAfterAnAbort) {
+TEST(Mux, KeepsTheOrderWithinALane) {
   mux_pair p;
   p.connect();
+  auto& s = p.client.open("sink", true);
+  for (int i = 0; i < 300; ++i) p.client.post(s, std::to_string(i) + bytes(i % 7 == 0 ? 90'000 : 50), lane::bulk);
+  p.exchange();
+  int next = 0;
+  for (auto& e : p.server.events) {
+    if (e.what == type::item) {
+      EXPECT_EQ(std::stoi(e.body), next++);
+    }
+  }
+  EXPECT_EQ(next, 300);
+}
+
+outgoing run_for(session& s, std::vector<std::string> bodies) {
+  outgoing run;
+  for (auto& b : bodies) {
+    auto m = test::build_message(b);
+    store_header(m.at, {m.body_bytes, s.id(), frame_kind::message, static_cast<uint8_t>(lane::normal), 0, 0});
+    if (!run) run = std::move(m);
+    else EXPECT_TRUE(run.extend(m));
+  }
+  return run;
+}
+
+TEST(Mux, TakesARunAsOneAndDeliversItsMessages) {
+  mux_pair p;
+  p.connect();
+  auto& s = p.client.open("sink", true);
+  p.exchange();
+  test::build_message(bytes(40'000)); // a slab with room for all of it
+  ASSERT_TRUE(p.client.link.post(s, run_for(s, {"a", "b", "c"}), lane::normal));
+  EXPECT_EQ(s.queued_messages(), 3u);
+  p.exchange();
+  EXPECT_EQ(p.server.count(type::item), 3u);
+  EXPECT_EQ(p.server.last(type::item)->body, "c");
+}
+
+TEST(Mux, SplitsARunToTheRation) {
+  auto narrow = server_settings();
+  narrow.ration = {2000, 3, 4};
+  mux_pair p{client_settings(), narrow};
   p.server.consumes = false;
+  p.connect();
+  auto& s = p.client.open("sink", true);
+  p.exchange();
+  test::build_message(bytes(40'000));
+  ASSERT_TRUE(p.client.link.post(s, run_for(s, {"1", "2", "3", "4", "5", "6", "7"}), lane::normal));
+  p.exchange();
+  EXPECT_EQ(p.server.count(type::item), 3u);
+  EXPECT_EQ(s.queued_messages(), 4u);
+  p.server.consume_all();
+  p.exchange();
+  p.server.consume_all();
+  p.exchange();
+  EXPECT_EQ(p.server.count(type::item), 7u);
+  EXPECT_EQ(p.server.last(type::item)->body, "7");
+}
+
+TEST(Mux, OnlyTheFirstFrameAfterABlockIsFlagged) {
+  mux_pair p;
+  p.server.consumes = false;
+  p.connect();
+  auto& s = p.client.open("sink", true);
+  for (int i = 0; i < 40; ++i) p.client.post(s, bytes(4000));
+  p.exchange();
+  EXPECT_TRUE(s.out().blocked());
+  EXPECT_TRUE(p.server.last(type::item)->on->in().peer_is_blocked());
+  p.server.consume_all();
+  p.exchange();
+  p.server.consumes = true;
+  p.server.consume_all();
+  p.exchange();
+  EXPECT_EQ(p.server.count(type::item), 40u);
+  EXPECT_GE(p.client.count(type::credit), 1u);
+}
+
+TEST(Mux, ASessionWithoutRationBlocksOnlyItself) {
+  mux_pair p;
+  p.server.consumes = false;
+  p.connect();
+  auto& stuck = p.client.open("sink", true);
+  for (int i = 0; i < 100; ++i) p.client.post(stuck, bytes(4000));
+  p.exchange();
+  ASSERT_TRUE(stuck.out().blocked());
+  p.server.consumes = true; // what comes from now on; the sink's messages are still held
+  auto& s = p.client.open();
+  auto token = p.client.call(s, "still alive");
+  p.write(p.client, p.to_server);
+  p.exchange();
+  EXPECT_EQ(p.client.end_of(token)->body, "still alive");
+}
+
+TEST(Mux, ARefusedPostIsFollowedByCredit) {
+  auto narrow = client_settings();
+  narrow.outbound_bytes = 10'000;
+  mux_pair p{narrow, server_settings()};
+  p.server.consumes = false;
+  p.connect();
+  auto& s = p.client.open("sink", true);
+  p.client.post(s, bytes(5000));
+  auto second = p.client.link.post(s, test::build_message(bytes(5000)), lane::normal);
+  EXPECT_EQ(second.error().code, errc::overloaded);
+  EXPECT_EQ(p.client.count(type::credit), 0u);
+  p.exchange();
+  EXPECT_EQ(p.client.count(type::credit), 1u);
+  p.client.post(s, bytes(5000));
+}
+
+TEST(Mux, WantedCreditIsAskedForAndTold) {
+  mux_pair p;
+  p.server.consumes = false;
+  p.connect();
+  auto& s = p.client.open("sink", true);
+  p.exchange();
+  EXPECT_TRUE(p.client.link.want_credit(s, 10'000));
+  for (int i = 0; i < 15; ++i) p.client.post(s, bytes(4000));
+  p.exchange();
+  auto before = p.client.count(type::credit);
+  EXPECT_FALSE(p.client.link.want_credit(s, 10'000));
+  p.exchange();
+  EXPECT_EQ(p.client.count(type::credit), before);
+  EXPECT_TRUE(p.server.last(type::item)->on->in().peer_is_blocked()) << "the peer knows";
+  p.server.consume_all();
+  p.exchange();
+  EXPECT_GT(p.client.count(type::credit), before);
+  EXPECT_TRUE(p.client.link.want_credit(s, 10'000));
+}
+
+// ---- the end of a session
+
+TEST(Mux, ReturnsToTheBaseLineAfterAClose) {
+  mux_pair p;
+  p.connect();
+  auto& s = p.client.open();
+  auto token = p.client.call(s, "hello");
+  p.client.link.close(s);
+  p.exchange();
+  EXPECT_EQ(p.client.end_of(token)->body, "hello");
+  EXPECT_EQ(p.client.count(type::ended), 1u);
+  EXPECT_EQ(p.server.count(type::ended), 1u);
+  EXPECT_EQ(p.client.last(type::ended)->token, 1u) << "messages that the server consumed";
+  p.expect_base_line();
+  EXPECT_EQ(p.client.link.session_count(), 0u);
+}
+
+TEST(Mux, ACloseWaitsUntilEverythingWasConsumed) {
+  mux_pair p;
+  p.server.consumes = false;
+  p.connect();
+  auto& s = p.client.open("sink", true);
+  p.client.post(s, "last");
+  p.client.link.close(s);
+  p.exchange();
+  EXPECT_EQ(p.server.count(type::finished), 1u);
+  EXPECT_EQ(p.client.count(type::ended), 0u);
+  p.server.consume_all();
+  p.exchange();
+  EXPECT_EQ(p.client.count(type::ended), 1u);
+  EXPECT_EQ(p.client.last(type::ended)->why.code, errc::none);
+  p.expect_base_line();
+}
+
+TEST(Mux, TheServiceMayCloseToo) {
+  mux_pair p;
+  p.server.answers = false;
+  p.connect();
+  auto& s = p.client.open();
+  auto first = p.client.call(s, "1");
+  p.exchange();
+  p.server.link.close(*p.server.last(type::request)->on);
+  auto second = p.client.call(s, "2");
+  p.exchange();
+  p.server.answer(p.server.unanswered[0], "one");
+  p.exchange();
+  EXPECT_EQ(p.client.end_of(first)->body, "one");
+  EXPECT_EQ(p.client.end_of(second)->body.substr(0, 14), "session_closed") << "refused, not lost";
+  EXPECT_EQ(p.client.count(type::finished), 1u);
+  EXPECT_EQ(p.client.count(type::ended), 1u);
+  EXPECT_EQ(p.server.count(type::ended), 1u);
+  p.expect_base_line();
+}
+
+TEST(Mux, ACallThatCrossesTheServicesCloseIsNotExecuted) {
+  mux_pair p;
+  p.connect();
+  auto& s = p.client.open();
+  p.client.call(s, "1");
+  p.exchange();
+  p.server.link.close(*p.server.last(type::request)->on);
+  p.write(p.server, p.to_client); // `close` is on its way
+  auto second = p.client.call(s, "2");
+  p.write(p.client, p.to_server);
+  p.exchange();
+  EXPECT_EQ(p.client.end_of(second)->why.code, errc::session_closed);
+  EXPECT_EQ(p.client.end_of(second)->why.what, outcome::not_executed);
+  EXPECT_EQ(p.server.count(type::request), 1u);
+  p.expect_base_line();
+}
+
+TEST(Mux, BothMayCloseAtOnce) {
+  mux_pair p;
+  p.connect();
+  auto& s = p.client.open();
+  p.client.call(s, "1");
+  p.exchange();
+  p.client.link.close(s);
+  p.server.link.close(*p.server.last(type::request)->on);
+  p.exchange();
+  EXPECT_EQ(p.client.count(type::ended), 1u);
+  EXPECT_EQ(p.server.count(type::ended), 1u);
+  p.expect_base_line();
+}
+
+TEST(Mux, ComesBackToTheBaseLineAfterAnAbortAndNotBeforeTheMemoryDies) {
+  mux_pair p;
+  p.server.consumes = false;
+  p.connect();
   auto& s = p.client.open("sink", true);
   for (int i = 0; i < 100; ++i) p.client.post(s, bytes(5000));
   p.exchange();
-  EXPECT_GT(p.server.count(type::item), 5u);
   EXPECT_LT(p.server.count(type::item), 100u);
   p.client.link.abort(s, errc::cancelled, "enough");
   p.exchange();
   EXPECT_EQ(p.server.last(type::ended)->why.code, errc::cancelled);
   EXPECT_EQ(p.server.last(type::ended)->why.text, "enough");
-  EXPECT_GT(p.server.inbound.charged(charge::session), 0u) << "not before the memory dies";
+  EXPECT_GT(p.server.inbound.charged(charge::session), 0u);
   p.server.consume_all();
   p.expect_base_line();
+}
+
+TEST(Mux, TheReceiverMayAbortWhileDataIsUnderWay) {
+  mux_pair p;
+  p.server.consumes = false;
+  p.connect();
+  auto& s = p.client.open("sink", true);
+  p.client.post(s, bytes(100));
+  p.exchange();
+  for (int i = 0; i < 10; ++i) p.client.post(s, bytes(5000));
+  p.write(p.client, p.to_server); // on its way
+  auto& there = *p.server.last(type::item)->on;
+  p.server.link.abort(there, errc::service_down, "gone");
+  EXPECT_EQ(there.now(), session::state::tombstone);
+  p.exchange();
+  EXPECT_EQ(p.client.last(type::ended)->why.code, errc::service_down);
+  EXPECT_GT(p.server.link.late_frames(), 0u);
+  p.server.consume_all();
+  p.expect_base_line();
+}
+
+TEST(Mux, BothMayAbortAtOnce) {
+  mux_pair p;
+  p.connect();
+  auto& s = p.client.open();
+  p.client.call(s, "1");
+  p.exchange();
+  auto& there = *p.server.last(type::request)->on;
+  p.client.link.abort(s, errc::cancelled, {});
+  p.server.link.abort(there, errc::service_down, {});
+  p.exchange();
+  EXPECT_EQ(p.client.count(type::ended), 1u);
+  EXPECT_EQ(p.server.count(type::ended), 1u);
+  p.expect_base_line();
+}
+
+TEST(Mux, AnAbortBeforeTheOpenWasWrittenSaysNothing) {
+  mux_pair p;
+  p.connect();
+  auto& s = p.client.open();
+  p.client.link.abort(s, errc::cancelled, {});
+  p.exchange();
+  EXPECT_EQ(p.server.count(type::open), 0u);
+  auto& next = p.client.open();
+  EXPECT_EQ(next.id(), 3u) << "ids are never used again";
+  p.exchange();
+  EXPECT_EQ(p.client.count(type::opened), 1u);
+}
+
+TEST(Mux, AnOpenMayBeTakenBackBeforeItsAnswer) {
+  mux_pair p;
+  p.server.accepts = false;
+  p.connect();
+  auto& s = p.client.open();
+  p.exchange();
+  ASSERT_EQ(p.server.count(type::open), 1u);
+  auto& there = *p.server.last(type::open)->on;
+  p.client.link.abort(s, errc::cancelled, {});
+  p.exchange();
+  EXPECT_EQ(p.server.count(type::ended), 1u);
+  EXPECT_TRUE(p.server.link.accept(there, {})) << "without effect";
+  p.exchange();
+  p.expect_base_line();
+}
+
+TEST(Mux, ARefusalNamesItsReason) {
+  mux_pair p;
+  p.server.accepts = false;
+  p.connect();
+  auto& s = p.client.open();
+  auto token = p.client.call(s, "x");
+  p.exchange();
+  p.server.link.refuse(*p.server.last(type::open)->on, errc::no_such_service, "no 'echo' here", false);
+  p.exchange();
+  EXPECT_EQ(p.client.last(type::ended)->why.code, errc::no_such_service);
+  EXPECT_EQ(p.client.last(type::ended)->why.text, "no 'echo' here");
+  EXPECT_EQ(p.client.end_of(token)->why.what, outcome::not_executed);
+  p.expect_base_line();
+}
+
+TEST(Mux, OpenCallsFailWhenTheirSessionIsAborted) {
+  mux_pair p;
+  p.server.answers = false;
+  p.connect();
+  auto& s = p.client.open();
+  auto sent = p.client.call(s, "sent");
+  p.exchange();
+  auto queued = p.client.call(s, "queued");
+  p.client.link.abort(s, errc::session_aborted, "x");
+  p.client.fetch();
+  EXPECT_EQ(p.client.end_of(sent)->why.what, outcome::unknown);
+  EXPECT_EQ(p.client.end_of(queued)->why.what, outcome::not_executed);
+}
+
+TEST(Mux, SessionsAreOpenedAndClosedForEver) {
+  auto few = server_settings();
+  few.link.sessions_max = 3;
+  mux_pair p{client_settings(), few};
+  p.connect();
+  for (int i = 0; i < 200; ++i) {
+    auto& s = p.client.open();
+    p.client.call(s, "x");
+    if (i % 3 == 0) p.exchange();
+    if (i % 5 == 0) p.client.link.abort(s, errc::cancelled, {});
+    else p.client.link.close(s);
+    p.exchange();
+  }
+  p.expect_base_line();
+  EXPECT_FALSE(p.server.link.is_down()) << "both count the same";
+}
+
+TEST(Mux, SessionsAboveThePeersLimitAreRefusedHere) {
+  auto few = server_settings();
+  few.link.sessions_max = 2;
+  mux_pair p{client_settings(), few};
+  p.connect();
+  auto& a = p.client.open();
+  p.client.open();
+  failure why;
+  EXPECT_EQ(p.client.link.open({.service = "x"}, why), nullptr);
+  EXPECT_EQ(why.code, errc::too_many_sessions);
+  p.exchange();
+  p.client.link.close(a);
+  p.exchange();
+  p.client.open();
+  p.exchange();
+  EXPECT_FALSE(p.server.link.is_down());
+}
+
+// ---- the end of a link
+
+TEST(Mux, GoesAwayWhenEverythingIsDone) {
+  mux_pair p;
+  p.server.answers = false;
+  p.connect();
+  auto& s = p.client.open();
+  auto token = p.client.call(s, "x");
+  p.exchange();
+  p.server.link.go_away(errc::shutting_down, "maintenance");
+  p.exchange();
+  EXPECT_EQ(p.client.last(type::going_away)->why.text, "maintenance");
+  failure why;
+  EXPECT_EQ(p.client.link.open({}, why), nullptr);
+  EXPECT_EQ(why.code, errc::going_away);
+  EXPECT_FALSE(p.server.link.drained());
+  p.server.answer(p.server.unanswered[0], "done");
+  p.client.link.close(s);
+  p.exchange();
+  EXPECT_EQ(p.client.end_of(token)->body, "done") << "what came before is answered";
+  EXPECT_TRUE(p.server.link.drained());
+}
+
+TEST(Mux, AnOpenThatCrossesGoawayIsRefusedRetryable) {
+  mux_pair p;
+  p.connect();
+  p.client.open();
+  p.write(p.client, p.to_server);
+  p.server.link.go_away(errc::shutting_down, {});
+  p.exchange();
+  EXPECT_EQ(p.client.last(type::ended)->why.code, errc::going_away);
+  EXPECT_EQ(p.client.last(type::ended)->why.what, outcome::not_executed);
+}
+
+TEST(Mux, ALostLinkEndsEverySessionFirst) {
+  mux_pair p;
+  p.server.answers = false;
+  p.server.consumes = false;
+  p.connect();
+  auto& s = p.client.open();
+  auto token = p.client.call(s, bytes(5000));
+  p.exchange();
+  p.client.link.lost(errc::link_lost, "reset by peer");
+  p.server.link.lost(errc::link_lost, "reset by peer");
+  p.client.fetch();
+  p.server.fetch();
+  EXPECT_EQ(p.client.end_of(token)->why.what, outcome::unknown);
+  EXPECT_EQ(p.client.events.back().what, type::down);
+  EXPECT_EQ(p.server.last(type::ended)->why.code, errc::link_lost);
+  p.server.consume_all();
+  p.expect_base_line();
+}
+
+TEST(Mux, TellsThePeerWhyItFails) {
+  mux_pair p;
+  p.connect();
+  p.server.link.fail(errc::shutting_down, "out of here");
+  p.exchange();
+  EXPECT_EQ(p.client.last(type::down)->why.code, errc::shutting_down);
+  EXPECT_EQ(p.client.last(type::down)->why.text, "out of here");
+}
+
+TEST(Mux, GivesEverythingBackWhenItIsDestroyed) {
+  budget in{{16 << 20, 8 << 20}};
+  outbound_ledger out{16 << 20};
+  {
+    mux_pair p;
+    p.connect();
+  }
+  slab_pool_owner memory{false};
+  auto settings = client_settings();
+  {
+    mux link{settings.link, side::dialled, in, out, *memory, time_point{}};
+    EXPECT_TRUE(link.wants_write());
+  }
+  EXPECT_EQ(in.liability(), uint64_t{8 << 20});
+  EXPECT_EQ(out.bytes(), 0u);
+}
+
+// ---- time
+
+TEST(Mux, MeasuresTheRoundTrip) {
+  mux_pair p;
+  p.connect();
+  p.now += seconds{1};
+  p.client.link.tick(p.now);
+  p.write(p.client, p.to_server);
+  p.now += milliseconds{30};
+  p.exchange();
+  EXPECT_EQ(p.client.link.round_trip(), milliseconds{30});
+}
+
+TEST(Mux, AQuietPeerIsDead) {
+  mux_pair p;
+  p.connect();
+  p.now += seconds{15};
+  p.client.link.tick(p.now);
+  p.client.fetch();
+  EXPECT_EQ(p.client.last(type::down)->why.code, errc::peer_silent);
+}
+
+TEST(Mux, PingsKeepAnIdleLinkAlive) {
+  mux_pair p;
+  p.connect();
+  p.advance(seconds{40}, milliseconds{500});
+  EXPECT_FALSE(p.client.link.is_down());
+  EXPECT_FALSE(p.server.link.is_down());
+}
+
+TEST(Mux, SaysWhenItWantsToBeWoken) {
+  mux_pair p;
+  EXPECT_EQ(p.client.link.next_tick(), p.now + seconds{5}) << "hello";
+  p.connect();
+  EXPECT_EQ(p.client.link.next_tick(), p.now + seconds{1}) << "ping";
+  auto& s = p.client.open();
+  p.client.call(s, "x", {.deadline = p.now + milliseconds{300}});
+  EXPECT_EQ(p.client.link.next_tick(), p.now + milliseconds{300}) << "a deadline";
 }
 
 } // namespace

@@ -7,14 +7,28 @@
 
 #include <weir/caf.hpp>
 #include <weir/config.hpp>
+#include <weir/node.hpp>
 
 namespace weir {
 
 constexpr int exit_bad_options = 2;
 
+/// While one lives, SIGINT and SIGTERM end `wait` instead of the process: what a server waits for. Make it before you say that you are
+/// ready. One at a time in a process.
+class stop_signal {
+public:
+  stop_signal();
+  ~stop_signal();
+  stop_signal(const stop_signal&) = delete;
+  stop_signal& operator=(const stop_signal&) = delete;
+
+  /// Returns when the process was asked to stop, with the number of the signal. On one thread outside CAF.
+  int wait();
+};
+
 /// What `main` does: makes the configuration, loads it, starts CAF, calls `run(system, configuration)` and
 /// waits for the actors. The exit status: what `run` returns (0 when it returns nothing), 0 after `--help`
-/// and `--dump-config`, 2 with one line on stderr when the configuration is wrong. `Blocks`: the id blocks of
+/// and `--dump-config`, 2 with one line on stderr when the configuration is wrong or a node cannot start. `Blocks`: the id blocks of
 /// your own CAF message types.
 template <class... Blocks, class Result, class Config>
 int run_main(Result (*run)(caf::actor_system&, const Config&), int argc, char** argv) {
@@ -32,11 +46,16 @@ int run_main(Result (*run)(caf::actor_system&, const Config&), int argc, char** 
   if (*next == config::action::exit_ok)
     return EXIT_SUCCESS;
   caf::actor_system system{cfg};
-  if constexpr (std::is_void_v<Result>) {
-    run(system, cfg);
-    return EXIT_SUCCESS;
-  } else {
-    return run(system, cfg);
+  try {
+    if constexpr (std::is_void_v<Result>) {
+      run(system, cfg);
+      return EXIT_SUCCESS;
+    } else {
+      return run(system, cfg);
+    }
+  } catch (const start_error& e) {
+    std::fprintf(stderr, "%s: %s\n", argc > 0 ? argv[0] : "weir", e.what());
+    return exit_bad_options;
   }
 }
 

@@ -75,8 +75,9 @@ private:
 
 namespace weir {
 
-/// A message that was moved out of its session's charge into its service's `held` allowance by `hold()`: it may be kept for as long as the
-/// service likes without starving the session. Move-only; the allowance is freed when it dies. Any one thread at a time.
+/// A message that is kept. By `hold()`: it was moved out of its session's charge into its service's `held` allowance and may be kept for as
+/// long as the service likes without starving the session. By `lease()`: it stays in its session's charge, and the producer waits for it
+/// once the ration is used up. Move-only; what it is charged to is freed when it dies. Any one thread at a time.
 template <class T>
 class held {
 public:

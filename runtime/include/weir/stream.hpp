@@ -40,6 +40,7 @@ public:
   size_t item = 0;
   std::shared_ptr<void> allowance;
   kept_message hold();
+  kept_message lease();
 };
 
 } // namespace detail
@@ -101,6 +102,9 @@ public:
   uint64_t messages() const { return core_->messages; }
   /// Keeps the message that is being handled. Empty when the sink's `held` allowance is full.
   held<T> hold() { return held<T>{core_->hold()}; }
+  /// Keeps the message that is being handled in its stream's charge: the producer gets its credit back when this dies, not before. Never
+  /// empty; once per message. What a forwarder does with a message that cannot go on yet: its producer waits, and nobody else.
+  held<T> lease() { return held<T>{core_->lease()}; }
 
 private:
   detail::inlet_core* core_;

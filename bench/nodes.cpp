@@ -1,0 +1,132 @@
+#include "bench/nodes.hpp"
+
+#include <filesystem>
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include <weir/main.hpp>
+
+#include "bench/messages.hpp"
+#include "runtime/program/commands.hpp"
+
+namespace weir::bench {
+
+namespace {
+
+struct node_setting {
+  const char *name, *shape, *help;
+};
+
+/// Options of a node that change what is measured.
+constexpr std::array<node_setting, weir_setup::setting_count> node_settings{{
+    {"ration", "BYTES", "what the peer of a session may have under way"},
+    {"ration-messages", "N", "the same in messages"},
+    {"grant-at", "N", "a grant leaves when ration / N has come back"},
+    {"fragment", "BYTES", "slices in which a larger message leaves"},
+    {"send-buffer", "BYTES", "what may wait in one session"},
+    {"send-buffer-messages", "N", "the same in messages"},
+    {"reply-room", "BYTES", "set aside for the answer of a call"},
+    {"calls-max", "N", "calls that may be open on a session"},
+    {"message-max", "BYTES", "the largest message that is taken"},
+    {"budget-bytes", "BYTES", "what a node may owe in all"},
+    {"spin", "TIME", "how long an idle loop looks for work before it sleeps"},
+    {"io-threads", "N", "loops"},
+    {"caf.scheduler.max-threads", "N", "threads of CAF's scheduler"},
+}};
+
+/// As the command line of a node.
+std::vector<std::string> node_words(const weir_setup& setup) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < node_settings.size(); ++i)
+    if (!setup.settings.at(i).empty())
+      words.push_back(fmt::format("--{}={}", node_settings.at(i).name, setup.settings.at(i)));
+  return words;
+}
+
+result<config::action> load(config& to, std::vector<std::string> words) {
+  std::vector<const char*> pointers{"weir bench"};
+  for (const auto& word : words)
+    pointers.push_back(word.c_str());
+  return to.load(static_cast<int>(pointers.size()), pointers.data());
+}
+
+std::unique_ptr<config> load(const weir_setup& setup) {
+  init_caf_types<caf::id_block::weir_bench>();
+  auto made = std::make_unique<config>();
+  if (auto done = load(*made, node_words(setup)); !done)
+    throw bench_error(done.error().text);
+  return made;
+}
+
+/// A client dials who it is told to and nobody else, whatever the environment says.
+node_options client_options(const config& from) {
+  auto o = from.options();
+  o.listen.clear();
+  o.connect.clear();
+  return o;
+}
+
+} // namespace
+
+void add_options(options& line, weir_setup& to) {
+  line.choice("placement", to.placement, {"loop", "scheduler"},
+              "where the actors run; without it both are run, and loop is the result")
+      .text("serve", to.serve, "URI", "be the server of another host's --connect, until SIGTERM")
+      .text("connect", to.connect, "URI", "use the server that --serve started on another host")
+      .choice("raw", to.with_raw, {"yes", "no"}, "run hand-written sockets, too, for ratio_to_raw");
+  for (std::size_t i = 0; i < node_settings.size(); ++i) {
+    const auto& s = node_settings.at(i);
+    line.text(s.name, to.settings.at(i), s.shape, fmt::format("of the nodes: {}", s.help));
+  }
+}
+
+std::vector<std::string> arguments_of(const weir_setup& setup) { return node_words(setup); }
+
+std::string complaint_about(const weir_setup& setup) {
+  auto words = node_words(setup);
+  if (!setup.connect.empty())
+    words.push_back("--connect=" + setup.connect);
+  config tried;
+  if (auto done = load(tried, words); !done)
+    return done.error().text;
+  config listening;
+  static constexpr std::string_view option = "--listen";
+  auto done = setup.serve.empty() ? config::action::run
+                                  : load(listening, {fmt::format("{}={}", option, setup.serve)});
+  return done ? std::string{} : "--serve" + done.error().text.substr(option.size());
+}
+
+std::vector<std::string> server_arguments(const weir_setup& setup, std::string_view placement,
+                                          const std::string& uri) {
+  std::vector<std::string> words{"node", "--weir.listen=" + uri,
+                                 fmt::format("--node.placement={}", placement)};
+  auto more = node_words(setup);
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+int serve(const weir_setup& setup) {
+  auto words = server_arguments(setup, setup.placement.empty() ? "loop" : setup.placement, setup.serve);
+  std::vector<char*> pointers;
+  for (auto& word : words)
+    pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  return program::node_main(static_cast<int>(words.size()), pointers.data());
+}
+
+std::string own_address(std::string_view transport, std::string_view placement) {
+  if (transport == "tcp")
+    return "tcp://127.0.0.1:0";
+  auto folder = std::filesystem::temp_directory_path().string();
+  return fmt::format("unix://{}/weir-bench-{}-{}", folder, getpid(), placement);
+}
+
+client_node::client_node(const weir_setup& setup)
+    : config_(load(setup)),
+      on_loop_(setup.placement != "scheduler"),
+      system_(*config_),
+      node_(system_, client_options(*config_)) {}
+
+} // namespace weir::bench

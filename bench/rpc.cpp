@@ -1,0 +1,227 @@
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include <sys/prctl.h>
+
+#include "bench/messages.hpp"
+#include "bench/modes.hpp"
+#include "bench/raw.hpp"
+#include "bench/weir_mode.hpp"
+#include "runtime/program/services.hpp"
+
+namespace weir::bench {
+
+namespace {
+
+using namespace std::chrono_literals;
+using program::Blob;
+using program::Echo;
+using program::echo_method;
+
+constexpr std::uint64_t callers_per_session = 1000,
+                        bytes_per_session = 512 << 10; // within calls-max and send-buffer
+constexpr std::uint64_t small_reply_bytes = 3 << 10, reply_room_max = 1 << 20;
+constexpr auto pause_after_failure = 10ms;
+
+/// A recorder for each thread that measures: callers on CAF's scheduler wander from one to another.
+class thread_recorders {
+public:
+  explicit thread_recorders(shared_state& state) : state_(state) {}
+
+  /// That of this thread. One object of this class in a process.
+  recorder& here() {
+    thread_local recorder* mine = nullptr;
+    if (mine == nullptr) {
+      std::lock_guard guard(mutex_);
+      mine = &all_.emplace_back(state_);
+    }
+    return *mine;
+  }
+
+private:
+  shared_state& state_;
+  std::mutex mutex_;
+  std::deque<recorder> all_;
+};
+
+/// What the callers of a process share.
+struct caller_run {
+  caller_run(const rpc_shape& shape, shared_state& s)
+      : state(s),
+        recorders(s),
+        pattern(shape.bytes, std::byte{'x'}),
+        callers(shape.callers),
+        working(shape.callers) {
+    if (shape.rate > 0)
+      interval = std::chrono::duration_cast<clock::duration>(
+          seconds(static_cast<double>(shape.processes) / shape.rate));
+    if (shape.bytes > small_reply_bytes)
+      options.reply_room_bytes = static_cast<std::uint32_t>(std::min(shape.bytes + 1024, reply_room_max));
+  }
+
+  /// When call `n` of caller `i` is due.
+  clock::time_point due(std::uint64_t i, std::uint64_t n) const {
+    return start + interval * static_cast<clock::rep>(i + n * callers);
+  }
+
+  void failed(std::string_view why) {
+    ++state.errors;
+    if (!told.exchange(true))
+      fmt::print(stderr, "weir bench rpc: a call failed: {}\n", why);
+  }
+
+  shared_state& state;
+  thread_recorders recorders;
+  std::vector<std::byte> pattern;
+  std::uint64_t callers;
+  call_options options;
+  clock::duration interval{0}; ///< between calls of this process; 0: closed loop
+  clock::time_point start = clock::now();
+  std::atomic<std::uint64_t> working;
+  std::promise<void> ended;
+  std::atomic<bool> told{false};
+};
+
+/// Has one call open at most. Closed loop: the next one follows the answer. On schedule: each `begin_work`
+/// lets one more begin, as soon as the one before is answered.
+class caller final : public weir::actor {
+public:
+  caller(caf::actor_config& cfg, caller_run& run, std::uint64_t index, ref<Echo> echo)
+      : actor(cfg), run_(run), index_(index), echo_(std::move(echo)), scheduled_(run.interval > 0ns) {}
+
+  caf::behavior make_behavior() override {
+    return {[this](begin_work) {
+              ++due_;
+              if (!open_)
+                begin();
+            },
+            [this](more_work) {
+              open_ = false;
+              next();
+            },
+            [this](end_work) {
+              ending_ = true;
+              if (!open_)
+                leave();
+            }};
+  }
+
+private:
+  void begin() {
+    open_ = true;
+    from_ = scheduled_ ? run_.due(index_, calls_) : clock::now();
+    ++calls_;
+    sequence_ = index_ << 40 | calls_;
+    call<echo_method>(echo_, run_.options,
+                      [this](echo_method::args to) {
+                        program::fill_blob(to, sequence_, run_.pattern, run_.pattern.size());
+                      })
+        .then([this](echo_method::result answer) { answered(answer); },
+              [this](const failure& why) { failed(why); });
+  }
+
+  void answered(Blob::Reader answer) {
+    auto data = answer.getData();
+    if (answer.getSequence() != sequence_ || data.size() != run_.pattern.size() ||
+        answer.getCheck() != program::check_of(sequence_, data))
+      run_.failed("the answer is not what was sent");
+    else
+      run_.recorders.here().record(from_, clock::now());
+    open_ = false;
+    next();
+  }
+
+  void failed(const failure& why) {
+    run_.failed(to_string(why));
+    delayed_send(this, pause_after_failure, more_work{}); // open until then: a lost link is no reason to spin
+  }
+
+  void next() {
+    if (ending_)
+      leave();
+    else if (!scheduled_ || calls_ < due_)
+      begin();
+  }
+
+  void leave() {
+    echo_ = {};
+    quit();
+    if (--run_.working == 0)
+      run_.ended.set_value();
+  }
+
+  caller_run& run_;
+  const std::uint64_t index_;
+  ref<Echo> echo_;
+  const bool scheduled_;
+  bool open_ = false, ending_ = false;
+  std::uint64_t due_ = 0, calls_ = 0, sequence_ = 0;
+  clock::time_point from_;
+};
+
+/// Tells callers in turn when a call of theirs is due, until the run is over.
+void keep_schedule(caller_run& run, const std::vector<caf::actor>& callers) {
+  prctl(PR_SET_TIMERSLACK, 1UL); // or a sleep is 50 us too long
+  run.start = clock::now();
+  for (std::uint64_t n = 0; run.state.now < phase::over;) {
+    auto due = run.due(n, 0);
+    if (auto now = clock::now(); due > now)
+      std::this_thread::sleep_for(std::min<clock::duration>(due - now, 10ms));
+    else
+      caf::anon_send(callers[n++ % callers.size()], begin_work{});
+  }
+}
+
+void run_client(client_node& node, const std::string& address, const rpc_shape& shape, shared_state& state) {
+  caller_run run(shape, state);
+  auto per_session = std::clamp<std::uint64_t>(bytes_per_session / (shape.bytes + 256), 1,
+                                               callers_per_session);
+  std::vector<caf::actor> callers;
+  ref<Echo> echo;
+  for (std::uint64_t i = 0; i < shape.callers; ++i) {
+    if (i % per_session == 0) {
+      echo = node.node().lookup<Echo>("echo", address);
+      ask<echo_method>(
+          node, echo, [](echo_method::args) {}, [](echo_method::result) {}); // now it is open
+    }
+    callers.push_back(node.spawn<caller>(run, i, echo));
+  }
+  echo = {};
+  ++state.ready;
+  if (run.interval > 0ns) {
+    keep_schedule(run, callers);
+  } else {
+    for (const auto& one : callers)
+      caf::anon_send(one, begin_work{});
+    wait_for(state, phase::over);
+  }
+  for (const auto& one : callers)
+    caf::anon_send(one, end_work{});
+  run.ended.get_future().wait();
+}
+
+void client(client_node& node, const std::string& address, const rpc_shape& shape, shared_state& state) {
+  run_client(node, address, shape, state); // publishes when it is destroyed
+  finish(state);
+}
+
+} // namespace
+
+int rpc_main(int argc, char** argv) {
+  weir_mode<rpc_shape, rpc_result> mode{
+      "rpc", "calls from many callers to one service, and how long they take", run_rpc, raw_rpc, client};
+  return run_weir_mode(
+      mode, argc, argv, [](const options& line, const rpc_shape& shape) -> std::optional<int> {
+        if (shape.style == "threads")
+          return line.refuse("--style",
+                             "threads needs the blocking client weir::client, which comes with part 2: "
+                             "use actors, or 'weir bench raw rpc' for threads on sockets");
+        return std::nullopt;
+      });
+}
+
+} // namespace weir::bench

@@ -1,0 +1,511 @@
+// Conversations between real actors on virtual time: calls, streams and how they end.
+#include "tests/support/shop.hpp"
+#include "tests/support/virtual_nodes.hpp"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+namespace weir::test {
+
+using namespace std::chrono_literals;
+
+class Conversation : public virtual_nodes {
+protected:
+  caf::actor customer_at(node_under_test& n) { return spawn<customer>(n); }
+  static customer& raw(const caf::actor& a) { return *static_cast<customer*>(caf::actor_cast<caf::abstract_actor*>(a)); }
+  void tell(const caf::actor& who, std::function<void(customer&)> f) {
+    put(who, nullptr, job{std::move(f)});
+    run();
+  }
+  /// Starts a call; `e` says how it ended.
+  void call_add(const caf::actor& who, const ref<Shop>& to, int64_t a, int64_t b, ending& e, call_options o = {}) {
+    tell(who, [&, o](customer& c) {
+      c.call<add>(to, o, [&](add::args x) {
+         x.setA(a);
+         x.setB(b);
+       }).then([&e](add::result r) { e.value = r.getSum(); }, [&e](const failure& f) { e.why = f; });
+    });
+  }
+  void call_later(const caf::actor& who, const ref<Shop>& to, size_t bytes, ending& e, call_options o = {}) {
+    tell(who, [&, o, bytes](customer& c) {
+      c.call<later>(to, o, [&](later::args x) { x.initData(static_cast<unsigned>(bytes)); })
+          .then([&e](later::result r) { e.value = static_cast<int64_t>(r.getSize()); }, [&e](const failure& f) { e.why = f; });
+    });
+  }
+  void call_give(const caf::actor& who, const ref<Shop>& to, uint64_t size, ending& e) {
+    tell(who, [&, size](customer& c) {
+      c.call<give>(to, [&](give::args x) { x.setSize(size); })
+          .then([&e](give::result r) { e.value = static_cast<int64_t>(r.getData().size()); }, [&e](const failure& f) { e.why = f; });
+    });
+  }
+  void answer_first(uint64_t size) {
+    state.kept.front().reply([&](later::out out) { out.setSize(size); });
+    state.kept.pop_front();
+    run();
+  }
+  static void expect_failed(const ending& e, errc code, outcome what) {
+    ASSERT_TRUE(e.why.has_value());
+    EXPECT_EQ(e.why->code, code) << to_string(*e.why);
+    EXPECT_EQ(e.why->what, what) << to_string(*e.why);
+  }
+
+  shop_state state;
+  shelf_state goods;
+};
+
+TEST_F(Conversation, ACallIsAnsweredAcrossALink) {
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(client());
+  ending e;
+  {
+    auto to = lookup<Shop>("shop");
+    call_add(who, to, 20, 22, e);
+    EXPECT_EQ(e.value, 42);
+  }
+  run();
+  expect_base_line();
+}
+
+TEST_F(Conversation, ALocalCallIsAnsweredTheSameWay) {
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(server());
+  ending e, f;
+  {
+    auto to = lookup_here<Shop>("shop");
+    call_add(who, to, 20, 22, e);
+    EXPECT_EQ(e.value, 42);
+    tell(who, [&](customer& c) {
+      c.call<fail>(to, [](fail::args) {}).then([](fail::result) {}, [&](const failure& w) { f.why = w; });
+    });
+    expect_failed(f, errc::handler_failed, outcome::unknown);
+  }
+  expect_base_line();
+}
+
+TEST_F(Conversation, AnUnknownServiceIsRefusedAndNothingRan) {
+  server();
+  auto who = customer_at(client());
+  ending e;
+  auto to = lookup<Shop>("nobody");
+  call_add(who, to, 1, 2, e);
+  expect_failed(e, errc::no_such_service, outcome::not_executed);
+  EXPECT_THAT(e.why->text, ::testing::HasSubstr("nobody"));
+  expect_base_line();
+}
+
+TEST_F(Conversation, AWrongInterfaceIsRefusedAtOpen) {
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(client());
+  ending e;
+  auto to = lookup<Other>("shop");
+  tell(who, [&](customer& c) {
+    using nothing = weir::method<&Other::Client::nothingRequest>;
+    c.call<nothing>(to, [](nothing::args) {}).then([](nothing::result) {}, [&](const failure& f) { e.why = f; });
+  });
+  expect_failed(e, errc::wrong_interface, outcome::not_executed);
+}
+
+TEST_F(Conversation, AHandlerThatThrowsAnswersThatCallAndLives) {
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(client());
+  {
+    auto to = lookup<Shop>("shop");
+    for (int i = 0; i < 1000; ++i) { // C3
+      ending e;
+      tell(who, [&](customer& c) {
+        c.call<fail>(to, [](fail::args) {}).then([](fail::result) {}, [&](const failure& f) { e.why = f; });
+      });
+      expect_failed(e, errc::handler_failed, outcome::unknown);
+      ASSERT_THAT(e.why->text, ::testing::HasSubstr("no luck today"));
+    }
+    ending e;
+    call_add(who, to, 1, 2, e);
+    EXPECT_EQ(e.value, 3);
+  }
+  expect_base_line();
+}
+
+TEST_F(Conversation, ACallThatIsNotAnsweredEndsAtItsDeadline) {
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(client());
+  {
+    auto to = lookup<Shop>("shop");
+    ending e;
+    call_later(who, to, 10, e, {.timeout = 200ms});
+    ASSERT_EQ(state.kept.size(), 1u);
+    advance(150ms);
+    EXPECT_FALSE(e.done());
+    advance(100ms);
+    expect_failed(e, errc::deadline_exceeded, outcome::unknown);
+    answer_first(1); // too late: nobody waits, nothing leaks
+  }
+  expect_base_line();
+}
+
+TEST_F(Conversation, ARequestThatDiesUnansweredFailsAtItsCaller) {
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(client());
+  auto to = lookup<Shop>("shop");
+  ending e;
+  call_later(who, to, 10, e);
+  state.kept.clear();
+  run();
+  expect_failed(e, errc::handler_failed, outcome::unknown);
+}
+
+TEST_F(Conversation, ACancelledCallEndsAtOnceAndItsAnswerIsDropped) {
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  for (bool here : {false, true}) {
+    auto who = customer_at(here ? server() : client());
+    auto to = here ? lookup_here<Shop>("shop") : lookup<Shop>("shop");
+    ending e;
+    uint64_t id = 0;
+    tell(who, [&](customer& c) {
+      id = c.call<later>(to, [](later::args) {}).then([](later::result) {}, [&](const failure& f) { e.why = f; });
+    });
+    tell(who, [&](customer& c) { c.cancel(id); });
+    expect_failed(e, errc::cancelled, outcome::unknown);
+    answer_first(1);
+  }
+  expect_base_line();
+}
+
+TEST_F(Conversation, HeldRequestsLeaveTheRationAndBeyondTheAllowanceThereIsOverloaded) {
+  ration = {16 << 10, 4, 4}; // four messages
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state), 0, 1 << 20, 10);
+  auto who = customer_at(client());
+  {
+    auto to = lookup<Shop>("shop");
+    std::vector<ending> ends(15);
+    for (auto& e : ends) call_later(who, to, 100, e);
+    EXPECT_EQ(state.kept.size(), 10u); // more than the ration, so holding does not starve the session
+    for (size_t i = 10; i < 15; ++i) expect_failed(ends[i], errc::overloaded, outcome::not_executed);
+    while (!state.kept.empty()) answer_first(7);
+    for (size_t i = 0; i < 10; ++i) EXPECT_EQ(ends[i].value, 7);
+  }
+  expect_base_line();
+  EXPECT_EQ(server().allowances[0]->bytes(), 0u);
+}
+
+TEST_F(Conversation, AReplyLargerThanItsRoomIsFundedAndArrives) {
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(client());
+  {
+    auto to = lookup<Shop>("shop");
+    for (uint64_t size : {uint64_t{0}, uint64_t{4000}, uint64_t{5000}, uint64_t{100} << 10, uint64_t{2} << 20}) {
+      ending e;
+      call_give(who, to, size, e);
+      advance(10ms);
+      ASSERT_TRUE(e.done());
+      EXPECT_EQ(e.value, static_cast<int64_t>(size)) << (e.why ? to_string(*e.why) : "");
+    }
+  }
+  expect_base_line();
+}
+
+TEST_F(Conversation, ARequestLargerThanTheRationIsFundedAndOneAboveTheLimitIsRefusedAtOnce) {
+  ration = {16 << 10, 16, 4};
+  link_settings.message_bytes_max = 3 << 20;
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state), 0, 8 << 20, 100);
+  auto who = customer_at(client());
+  {
+    auto to = lookup<Shop>("shop");
+    ending large, after, too_large;
+    call_later(who, to, 2 << 20, large);
+    call_add(who, to, 1, 1, after);
+    advance(20ms);
+    ASSERT_EQ(state.kept.size(), 1u);
+    EXPECT_EQ(state.kept.front().params().getData().size(), size_t{2} << 20);
+    EXPECT_EQ(after.value, 2);
+    call_later(who, to, 4 << 20, too_large);
+    expect_failed(too_large, errc::message_too_large, outcome::not_executed);
+    answer_first(1);
+    EXPECT_EQ(large.value, 1);
+  }
+  expect_base_line();
+}
+
+TEST_F(Conversation, ALostLinkFailsWhatWasUnderWayAsUnknown) {
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(client());
+  {
+    auto to = lookup<Shop>("shop");
+    ending e;
+    call_later(who, to, 10, e);
+    cut();
+    expect_failed(e, errc::link_lost, outcome::unknown);
+    ending after;
+    call_add(who, to, 1, 1, after);
+    expect_failed(after, errc::session_closed, outcome::not_executed);
+    state.kept.clear();
+  }
+  expect_base_line();
+  auto again = lookup<Shop>("shop"); // dials again
+  ending e;
+  call_add(who, again, 1, 1, e);
+  advance(6s);
+  EXPECT_EQ(e.value, 2);
+}
+
+TEST_F(Conversation, AStoppedPeerIsAnErrorAtConnectTimeout) { // L1
+  dials = network::silent;
+  auto who = customer_at(client());
+  ending e;
+  auto to = lookup<Shop>("shop");
+  call_add(who, to, 1, 1, e);
+  advance(4900ms);
+  EXPECT_FALSE(e.done());
+  advance(200ms);
+  expect_failed(e, errc::connect_timeout, outcome::not_executed);
+}
+
+TEST_F(Conversation, ARefusedConnectionIsTriedAgainWithJitterUntilConnectTimeout) {
+  dials = network::refuses;
+  auto who = customer_at(client());
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  ending e;
+  auto to = lookup<Shop>("shop");
+  call_add(who, to, 1, 1, e);
+  advance(1s);
+  EXPECT_FALSE(e.done());
+  EXPECT_GE(dialled, 3u);
+  dials = network::connects;
+  advance(4s);
+  EXPECT_EQ(e.value, 2);
+}
+
+TEST_F(Conversation, AServiceThatEndsFailsItsSessions) {
+  auto service = spawn<shop>(server(), &state);
+  serve<Shop>(server(), "shop", service);
+  auto who = customer_at(client());
+  {
+    auto to = lookup<Shop>("shop");
+    ending e;
+    call_later(who, to, 10, e);
+    send_exit(caf::actor_cast<caf::strong_actor_ptr>(service), caf::exit_reason::kill);
+    run();
+    expect_failed(e, errc::service_down, outcome::unknown);
+    state.kept.clear();
+  }
+  expect_base_line();
+}
+
+TEST_F(Conversation, TheMailboxOfAServiceIsDealtOutAndThenOpensAreRefused) {
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state), 3);
+  std::vector<ref<Shop>> refs;
+  auto who = customer_at(client());
+  std::vector<ending> ends(4);
+  for (auto& e : ends) {
+    refs.push_back(lookup<Shop>("shop"));
+    call_add(who, refs.back(), 1, 1, e);
+  }
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(ends[i].value, 2);
+  expect_failed(ends[3], errc::overloaded, outcome::not_executed);
+  refs.clear();
+  advance(50ms);
+  ending e;
+  auto again = lookup<Shop>("shop"); // the places came back
+  call_add(who, again, 1, 1, e);
+  EXPECT_EQ(e.value, 2);
+}
+
+TEST_F(Conversation, ANodeWithoutBudgetRefusesAnOpenAndSaysWhy) { // C6, the part without a pool
+  budget_bytes = 1 << 20;
+  reserve_bytes = 256 << 10;
+  ration = {256 << 10, 512, 4};
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(client());
+  {
+    std::vector<ref<Shop>> refs;
+    std::vector<ending> ends(5);
+    for (auto& e : ends) {
+      refs.push_back(lookup<Shop>("shop"));
+      call_add(who, refs.back(), 1, 1, e);
+    }
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(ends[i].value, 2);
+    for (size_t i = 3; i < 5; ++i) expect_failed(ends[i], errc::no_budget, outcome::not_executed);
+    refs.clear();
+    advance(50ms);
+    ending e;
+    auto again = lookup<Shop>("shop");
+    call_add(who, again, 1, 1, e);
+    EXPECT_EQ(e.value, 2);
+  }
+  expect_base_line();
+}
+
+class Stream : public Conversation, public ::testing::WithParamInterface<bool> {
+protected:
+  bool here() const { return GetParam(); }
+  node_under_test& producer_node() { return here() ? server() : client(); }
+  ref<Item> sink() { return here() ? lookup_here<Item>("shelf") : lookup<Item>("shelf"); }
+  weir::outlet<Item>& open(const caf::actor& who, const ref<Item>& to) {
+    tell(who, [&](customer& c) { c.outlets.push_back(std::make_unique<weir::outlet<Item>>(&c, to)); });
+    return *raw(who).outlets.back();
+  }
+  /// Offers until it is refused or `count` are in.
+  uint64_t offer(const caf::actor& who, weir::outlet<Item>& out, uint64_t from, uint64_t count, size_t bytes) {
+    uint64_t n = 0;
+    tell(who, [&](customer&) {
+      while (n < count && out.offer([&](Item::Builder b) {
+        b.setNumber(from + n);
+        b.initData(static_cast<unsigned>(bytes));
+      }))
+        ++n;
+    });
+    return n;
+  }
+};
+
+TEST_P(Stream, EverythingOfferedArrivesInOrderAndTheEndIsConfirmed) {
+  serve<Item>(server(), "shelf", spawn<shelf>(server(), &goods));
+  auto who = customer_at(producer_node());
+  std::optional<uint64_t> consumed;
+  {
+    auto to = sink();
+    auto& out = open(who, to);
+    uint64_t next = 0;
+    for (int i = 0; i < 1000 && next < 5000; ++i) next += offer(who, out, next, 5000 - next, 100);
+    EXPECT_EQ(next, 5000u);
+    tell(who, [&](customer&) { out.close().then([&](uint64_t n) { consumed = n; }, [](const failure&) {}); });
+    advance(20ms);
+    tell(who, [](customer& c) { c.outlets.clear(); });
+  }
+  EXPECT_EQ(consumed, 5000u);
+  ASSERT_EQ(goods.numbers.size(), 5000u);
+  std::vector<uint64_t> expected(5000);
+  std::iota(expected.begin(), expected.end(), uint64_t{0});
+  EXPECT_EQ(goods.numbers, expected);
+  EXPECT_EQ(goods.opened, 1u);
+  EXPECT_EQ(goods.finished, 1u);
+  ASSERT_EQ(goods.ended.size(), 1u);
+  EXPECT_EQ(goods.ended[0].code, errc::none);
+  expect_base_line();
+}
+
+TEST_P(Stream, AProducerIsToldWhenItMayOfferAgain) {
+  ration = {16 << 10, 16, 4};
+  serve<Item>(server(), "shelf", spawn<shelf>(server(), &goods));
+  auto who = customer_at(producer_node());
+  auto to = sink();
+  auto& out = open(who, to);
+  uint64_t next = 0, credits = 0;
+  tell(who, [&](customer&) {
+    auto pump = [&] {
+      ++credits;
+      while (next < 1000 && out.offer([&](Item::Builder b) { b.setNumber(next); })) ++next;
+    };
+    out.on_credit(pump);
+    pump();
+  });
+  advance(100ms);
+  EXPECT_EQ(next, 1000u);
+  EXPECT_EQ(goods.numbers.size(), 1000u);
+  EXPECT_GT(credits, 10u); // a ration of 16 messages cannot be done at once
+}
+
+TEST_P(Stream, ASinkThatHoldsItsAllowanceFullStillGetsMessagesAndGivesBackExactlyOnce) { // C10
+  serve<Item>(server(), "shelf", spawn<shelf>(server(), &goods), 0, 1 << 20, 100);
+  goods.hold = true;
+  auto who = customer_at(producer_node());
+  {
+    auto to = sink();
+    auto& out = open(who, to);
+    EXPECT_EQ(offer(who, out, 0, 150, 50), 150u);
+    EXPECT_EQ(goods.held.size(), 100u);
+    EXPECT_EQ(goods.refused, 50u);
+    EXPECT_EQ(server().allowances[0]->messages(), 100u);
+    goods.held.erase(goods.held.begin() + 10, goods.held.begin() + 60); // in any order
+    EXPECT_EQ(server().allowances[0]->messages(), 50u);
+    EXPECT_EQ(goods.held[0].get().getNumber(), 0u);
+    tell(who, [](customer& c) { c.outlets.clear(); });
+  }
+  advance(50ms);
+  EXPECT_EQ(goods.held.back().get().getNumber(), 99u); // lives on when its session is long gone
+  goods.held.clear();
+  EXPECT_EQ(server().allowances[0]->bytes(), 0u);
+  expect_base_line();
+}
+
+TEST_P(Stream, AMessageLargerThanTheRationPasses) {
+  ration = {16 << 10, 16, 4};
+  serve<Item>(server(), "shelf", spawn<shelf>(server(), &goods));
+  auto who = customer_at(producer_node());
+  {
+    auto to = sink();
+    auto& out = open(who, to);
+    EXPECT_EQ(offer(who, out, 0, 1, 100), 1u);
+    EXPECT_EQ(offer(who, out, 1, 1, 1 << 20), 1u);
+    advance(50ms);
+    EXPECT_EQ(offer(who, out, 2, 1, 100), 1u);
+    advance(50ms);
+    EXPECT_EQ(goods.numbers, (std::vector<uint64_t>{0, 1, 2}));
+    tell(who, [](customer& c) { c.outlets.clear(); });
+  }
+  expect_base_line();
+}
+
+INSTANTIATE_TEST_SUITE_P(Everywhere, Stream, ::testing::Bool(), [](auto& i) { return i.param ? "Local" : "Remote"; });
+
+TEST_F(Conversation, AStalledPeerStopsTheProducerAtTheRationAndNobodyElse) { // C14, R7
+  ration = {64 << 10, 512, 4};
+  serve<Item>(server(), "shelf", spawn<shelf>(server(), &goods));
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(client());
+  auto to = lookup<Item>("shelf");
+  auto calls = lookup<Shop>("shop");
+  ending e;
+  call_add(who, calls, 1, 1, e); // both are open
+  goods.hold = true;
+  tell(who, [&](customer& c) { c.outlets.push_back(std::make_unique<weir::outlet<Item>>(&c, to)); });
+  auto& out = *raw(who).outlets.back();
+  pipe().set_stalled(pipe().ab, true); // nothing reaches the server
+  uint64_t n = 0;
+  tell(who, [&](customer&) {
+    while (n < 100000 && out.offer([&](Item::Builder b) { b.initData(1000); })) ++n;
+  });
+  EXPECT_LT(n, 70u);
+  EXPECT_GT(n, 50u);
+  pipe().set_stalled(pipe().ab, false);
+  run();
+  EXPECT_EQ(goods.numbers.size(), n);
+  ending f;
+  call_add(who, calls, 2, 2, f);
+  EXPECT_EQ(f.value, 4);
+  goods.held.clear();
+}
+
+TEST_F(Conversation, OneWayMessagesBeyondTheSendBufferAreCountedAndToldOnce) {
+  send_buffer_messages = 100;
+  ration = {16 << 10, 16, 4};
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(client());
+  auto to = lookup<Shop>("shop");
+  uint64_t queued = 0;
+  tell(who, [&](customer& c) {
+    for (int i = 0; i < 1000; ++i) queued += c.tell<add>(to, [](add::args) {}) ? 1 : 0;
+  });
+  EXPECT_EQ(queued, 100u);
+  EXPECT_THAT(raw(who).undelivered_seen, ::testing::ElementsAre(900u));
+  advance(100ms);
+  EXPECT_EQ(state.runs, 100u);
+}
+
+TEST_F(Conversation, CallsBeyondTheLimitAreRefusedNotQueued) {
+  link_settings.calls_max = 8;
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(client());
+  auto to = lookup<Shop>("shop");
+  std::vector<ending> ends(10);
+  call_add(who, to, 1, 1, ends[0]);
+  for (auto& e : ends) {
+    e = {};
+    call_later(who, to, 10, e);
+  }
+  EXPECT_EQ(state.kept.size(), 8u);
+  expect_failed(ends[9], errc::too_many_calls, outcome::not_executed);
+  while (!state.kept.empty()) answer_first(1);
+}
+
+} // namespace weir::test

@@ -1,0 +1,37 @@
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+
+namespace weir::net::sim {
+
+/// Every choice of a run comes from one of these, so a seed is a run (splitmix64).
+class dice {
+public:
+  explicit dice(uint64_t seed) : state_(seed * 0x2545f4914f6cdd1dull + 1) {}
+
+  uint64_t next() {
+    auto z = (state_ += 0x9e3779b97f4a7c15ull);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+  /// 0 .. n-1. Precondition: n > 0.
+  uint64_t below(uint64_t n) { return static_cast<uint64_t>((static_cast<unsigned __int128>(next()) * n) >> 64); }
+  uint64_t between(uint64_t low, uint64_t high) { return low + below(high - low + 1); }
+  bool chance(unsigned percent) { return below(100) < percent; }
+  template <class T>
+  T pick(std::initializer_list<T> of) {
+    return of.begin()[below(of.size())];
+  }
+  /// Between the two, each power of two as likely as the others.
+  uint64_t by_magnitude(uint64_t low, uint64_t high) {
+    auto most = high;
+    for (auto n = below(64); n > 0 && most > low; --n) most = most / 2;
+    return most <= low ? low + below(2) * (high - low > 0) : between(low, most);
+  }
+
+private:
+  uint64_t state_;
+};
+
+} // namespace weir::net::sim
