@@ -74,10 +74,10 @@ inline std::string render(const caf::error& e) {
 // ---- execution contexts and mailboxes
 
 #if WEIR_CAF_1X
-using execution_context = caf::scheduler;
+using caf_context = caf::scheduler;
 using enqueue_result = bool;
 #else
-using execution_context = caf::execution_unit;
+using caf_context = caf::execution_unit;
 using enqueue_result = void;
 #endif
 
@@ -127,7 +127,7 @@ T* content_as(content& c) {
 }
 
 /// An execution context that hands every actor on to somebody else.
-class context_base : public execution_context {
+class context_base : public caf_context {
 public:
 #if WEIR_CAF_1X
   explicit context_base(caf::actor_system&) {}
@@ -148,7 +148,7 @@ protected:
 };
 
 /// Runs `r` for at most `n` messages. True: it wants to go on; else its reference is released.
-inline bool run_resumable(caf::resumable* r, execution_context* ctx, size_t n) {
+inline bool run_resumable(caf::resumable* r, caf_context* ctx, size_t n) {
   if (r->resume(ctx, n) == caf::resumable::resume_later) return true;
 #if WEIR_CAF_1X
   r->deref_resumable();
@@ -177,18 +177,18 @@ inline void to_scheduler(caf::actor_system& sys, caf::resumable* r) {
 /// Where the actors that this thread makes now will live; see `pinnable`.
 class pin_scope {
 public:
-  explicit pin_scope(execution_context* where) : before_(std::exchange(current(), where)) {}
+  explicit pin_scope(caf_context* where) : before_(std::exchange(current(), where)) {}
   ~pin_scope() { current() = before_; }
   pin_scope(const pin_scope&) = delete;
   pin_scope& operator=(const pin_scope&) = delete;
 
 private:
   friend class pinnable;
-  static execution_context*& current() {
-    thread_local execution_context* where = nullptr;
+  static caf_context*& current() {
+    thread_local caf_context* where = nullptr;
     return where;
   }
-  execution_context* before_;
+  caf_context* before_;
 };
 
 /// An event-based actor that lives on a loop for its whole life when it was made inside a `pin_scope`, else on CAF's scheduler. It hands
@@ -198,14 +198,14 @@ public:
   explicit pinnable(caf::actor_config& cfg)
       : caf::event_based_actor(cfg), loop_(std::exchange(pin_scope::current(), nullptr)) {}
 
-  enqueue_result enqueue(caf::mailbox_element_ptr x, execution_context* ctx) override {
+  enqueue_result enqueue(caf::mailbox_element_ptr x, caf_context* ctx) override {
     return caf::event_based_actor::enqueue(std::move(x), loop_ ? loop_ : ctx);
   }
-  void launch(execution_context* ctx, bool lazy, bool hide) override {
+  void launch(caf_context* ctx, bool lazy, bool hide) override {
     caf::event_based_actor::launch(loop_ ? loop_ : ctx, lazy, hide);
   }
   /// The loop's context, or nullptr on CAF's scheduler.
-  execution_context* pinned_to() const { return loop_; }
+  caf_context* pinned_to() const { return loop_; }
 
   /// Calls `f(reason)` on this actor when `who` has ended. Once per call.
   template <class F>
@@ -252,7 +252,7 @@ protected:
   }
 
 private:
-  execution_context* loop_;
+  caf_context* loop_;
 #if !WEIR_CAF_1X
   std::multimap<caf::actor_addr, std::function<void(const caf::error&)>> watched_;
 #endif

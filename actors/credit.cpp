@@ -68,6 +68,15 @@ void held_allowance::give(uint64_t bytes) {
   messages_.fetch_sub(1, std::memory_order_relaxed);
 }
 
+std::pair<net::message_view, net::slab_ref> held_allowance::copy(const net::message_view& v) {
+  auto n = static_cast<uint32_t>(v.bytes());
+  if (!copies_ || copies_->size - copies_->used < n) copies_ = net::slab_pool::build_pool().take(n);
+  auto* to = copies_->data() + copies_->used;
+  std::memcpy(to, v.words, n);
+  copies_->used += n;
+  return {{reinterpret_cast<const uint64_t*>(to), v.count}, copies_};
+}
+
 delivery::~delivery() {
   memory_.reset(); // the memory first: credit must not return before it
   if (held_) held_->give(cost_);
@@ -124,16 +133,9 @@ void arrivals::release(size_t i) {
 delivery arrivals::hold(size_t i, const std::shared_ptr<held_allowance>& h) {
   auto& item = items_[i];
   if (!h->take(item.cost)) return {};
-  auto memory = memory_of(i);
-  auto view = item.message;
-  if (view.bytes() < memory->size / 4) { // it would pin far more than it is charged for
-    auto copy = net::slab_pool::build_pool().take(view.bytes());
-    std::memcpy(copy->data(), view.words, view.bytes());
-    copy->used = static_cast<uint32_t>(view.bytes());
-    view.words = reinterpret_cast<const uint64_t*>(copy->data());
-    memory = std::move(copy);
-  }
-  return delivery::held(view, std::move(memory), h, item.cost);
+  std::pair<net::message_view, net::slab_ref> kept{item.message, memory_of(i)};
+  if (item.message.bytes() < kept.second->size / 4) kept = h->copy(item.message); // it would pin far more than it is charged for
+  return delivery::held(kept.first, std::move(kept.second), h, item.cost);
 }
 
 delivery arrivals::lease(size_t i) {

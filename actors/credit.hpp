@@ -89,10 +89,13 @@ public:
   uint64_t messages() const { return messages_.load(std::memory_order_relaxed); }
   uint64_t bytes_max() const { return bytes_max_; }
   uint64_t messages_max() const { return messages_max_; }
+  /// A copy of a message, small ones several to a slab. On the service that the allowance belongs to.
+  std::pair<net::message_view, net::slab_ref> copy(const net::message_view& v);
 
 private:
   const uint64_t bytes_max_, messages_max_;
   std::atomic<uint64_t> bytes_{0}, messages_{0};
+  net::slab_ref copies_; // the slab that the last copy went to
 };
 
 /// One received message as its reader holds it; the credit returns when it dies. Move-only.

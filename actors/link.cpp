@@ -147,7 +147,7 @@ void link::handle(net::event& e) {
       return;
     case type::going_away:
       if (owner_) owner_->link_going_away(*this);
-      return;
+      return close_idle_sessions();
     case type::down: return finish(e.why ? *e.why : failure{errc::link_lost, outcome::unknown, "the link is lost"});
   }
 }
@@ -253,7 +253,14 @@ bool link::accept(net::session& s, const found_service& f) {
 service_port* link::port_of(const found_service& f) {
   auto& p = ports_[f.service.id()];
   if (!p) p = std::make_unique<service_port>(service_port{caf::actor_cast<caf::strong_actor_ptr>(f.service), f.allowance, {}});
+  ++p->sessions;
   return p.get();
+}
+
+void link::leave_port(service_port* p) {
+  if (--p->sessions > 0) return;
+  std::erase(touched_ports_, p);
+  ports_.erase(p->to->id());
 }
 
 void link::answer_all(answers& a) {
@@ -263,7 +270,14 @@ void link::answer_all(answers& a) {
 
 void link::go_away() {
   mux_->go_away(errc::going_away, "the node stops");
+  close_idle_sessions();
   touch();
+}
+
+/// Sessions to services end when their open calls have: idle refs do not keep a link from draining. A stream is its producer's to end.
+void link::close_idle_sessions() {
+  for (auto& [s, handle] : sessions_)
+    if (auto* p = s->protocol(); p && p->opened_here() && !p->is_stream()) s->close();
 }
 
 // ---- writing

@@ -43,11 +43,14 @@ public:
   net::session* protocol_of(session& s);
   void flush_port(service_port* p);
   service_port* port_of(const found_service& f);
+  /// A session uses it no more, and has flushed it.
+  void leave_port(service_port* p);
   void touch_port(service_port* p) { touched_ports_.push_back(p); }
   /// Answers, from services on this loop.
   static void answer_all(answers& a);
   bool ready() const { return !over_ && mux_ && mux_->ready(); }
   void go_away();
+  void close_idle_sessions();
   /// At once.
   void stop();
   net::time_point now() const { return loop_.now(); }

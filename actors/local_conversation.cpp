@@ -128,7 +128,8 @@ result<uint32_t> local_conversation::open_call(const ask& a, const caf::strong_a
   free_.pop_back();
   ++open_calls_;
   auto& c = calls_[slot];
-  c = {from, a.token, a.deadline, room, static_cast<uint16_t>(c.generation + 1), true};
+  auto generation = static_cast<uint16_t>(c.generation == 0xffff ? 1 : c.generation + 1); // or an id were 0, which is no call
+  c = {from, a.token, a.deadline, room, generation, true};
   if (a.deadline != net::time_point::max() && !timer_)
     timer_ = session_.loop_.at(session_.loop_.now() + deadline_grain, [this] { expire(); });
   return uint32_t{c.generation} << 16 | slot;

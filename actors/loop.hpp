@@ -28,7 +28,7 @@ public:
   ~loop() override;
 
   /// The context that `pin_scope` takes: actors made in it live here.
-  execution_context* own() { return &own_; }
+  caf_context* own() { return &own_; }
   template <class T, class... Ts>
   caf::actor spawn(Ts&&... xs) {
     pin_scope pin{own()};
@@ -81,6 +81,7 @@ private:
   };
 
   bool run_ready() override;
+  bool has_ready() const override { return !ready_.empty(); }
   void take_remote() override;
   void ready(caf::resumable* r);
   void collect_credit();

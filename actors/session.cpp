@@ -297,6 +297,7 @@ void session::finish(const failure& why, uint64_t consumed) {
   account_->wake_at(0, 0);
   loop_.give_back(account_->take()); // what came back between collect() and wake_at()
   if (protocol_) protocol_->owner = nullptr;
+  if (link_ && port_) link_->leave_port(port_);
   if (link_) link_->forget(*this);
   link_ = nullptr;
   protocol_ = nullptr;
@@ -362,7 +363,7 @@ void session::settle_gate() {
 }
 
 void session::wake_producer() {
-  if (!producer_ || !gate_->wanted() || !gate_->has_much_room()) return;
+  if (!producer_ || gate_->session_id() == 0 || !gate_->wanted() || !gate_->has_much_room()) return;
   if (gate_->take_wanted()) put(producer_, nullptr, outlet_event{outlet_event::type::credit, outlet_, 0, {}});
 }
 

@@ -21,6 +21,7 @@ struct service_port {
   caf::strong_actor_ptr to;
   std::shared_ptr<held_allowance> allowance;
   arrivals batch;
+  uint32_t sessions = 0; ///< that use it; without any it is given up, and with it the service and its allowance
 };
 
 /// One conversation, as everybody sees it: an actor. Lives on the loop of its link, which calls it directly; so do user actors of

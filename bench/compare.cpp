@@ -248,7 +248,7 @@ struct handed_on {
 };
 
 std::vector<handed_on> weir_options(std::string_view mode) {
-  std::vector<handed_on> all{{"placement", "loop|scheduler", "for weir alone: where its actors run", {}}};
+  std::vector<handed_on> all{{"placement", "loop|scheduler", "for weir alone: where its actors run", "loop"}};
   if (mode == "stream") {
     all.push_back({"ration", "BYTES", "for weir alone: its ration", {}});
     all.push_back({"fragment", "BYTES", "for weir alone: its largest fragment", {}});
@@ -278,8 +278,9 @@ int run_mode(const char* mode, std::vector<compared> keys, int argc, char** argv
       return line.refuse("--peers", fmt::format("'{}' is not one of zmq, jrmp", name));
   std::vector<std::string> for_ours;
   for (const auto& option : extra)
-    if (line.given(option.name))
+    if (!option.value.empty())
       append(for_ours, {"--" + option.name, option.value});
+  append(for_ours, {"--raw", "no"}); // it has its own column
   if (split_at != argv + argc)
     for_ours.insert(for_ours.end(), split_at + 1, argv + argc);
   json_output output(json);

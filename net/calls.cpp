@@ -26,7 +26,8 @@ uint32_t calls_out::open(uint64_t token, time_point deadline, uint64_t room, uin
 }
 
 calls_out::entry* calls_out::find(uint32_t call) {
-  if (slot_of(call) >= entries_.size()) return nullptr;
+  if (slot_of(call) >= entries_.size())
+    return nullptr;
   auto& e = entries_[slot_of(call)];
   return e.now != state::free && e.generation == generation_of(call) ? &e : nullptr;
 }
@@ -34,7 +35,8 @@ calls_out::entry* calls_out::find(uint32_t call) {
 void calls_out::close(uint32_t call) {
   auto* e = find(call);
   assert(e);
-  if (e->now != state::cancelled) --waiting_;
+  if (e->now != state::cancelled)
+    --waiting_;
   e->now = state::free;
   --size_;
   free_.push_back(slot_of(call));
@@ -53,9 +55,12 @@ void calls_out::cancel(entry& e) {
 void calls_out::expired(time_point now, std::vector<uint32_t>& out) {
   next_deadline_ = time_point::max();
   for_each([&](uint32_t call, entry& e) {
-    if (e.now == state::cancelled) return;
-    if (e.deadline <= now) out.push_back(call);
-    else next_deadline_ = std::min(next_deadline_, e.deadline);
+    if (e.now == state::cancelled)
+      return;
+    if (e.deadline <= now)
+      out.push_back(call);
+    else
+      next_deadline_ = std::min(next_deadline_, e.deadline);
   });
 }
 
@@ -63,11 +68,15 @@ void calls_out::expired(time_point now, std::vector<uint32_t>& out) {
 
 calls_in::verdict calls_in::open(uint32_t call, uint64_t room) {
   auto slot = slot_of(call);
-  if (generation_of(call) == 0) return verdict::bad_id;
-  if (slot >= max_) return verdict::above_limit;
-  if (slot >= entries_.size()) entries_.resize(std::max<size_t>(slot + 1, std::min<size_t>(max_, entries_.size() * 2)));
+  if (generation_of(call) == 0)
+    return verdict::bad_id;
+  if (slot >= max_)
+    return verdict::above_limit;
+  if (slot >= entries_.size())
+    entries_.resize(std::max<size_t>(slot + 1, std::min<size_t>(max_, entries_.size() * 2)));
   auto& e = entries_[slot];
-  if (e.now != state::free) return verdict::busy;
+  if (e.now != state::free)
+    return verdict::busy;
   e.now = state::running;
   e.generation = generation_of(call);
   e.room = room;
@@ -76,7 +85,8 @@ calls_in::verdict calls_in::open(uint32_t call, uint64_t room) {
 }
 
 calls_in::entry* calls_in::find(uint32_t call) {
-  if (slot_of(call) >= entries_.size()) return nullptr;
+  if (slot_of(call) >= entries_.size())
+    return nullptr;
   auto& e = entries_[slot_of(call)];
   return e.now != state::free && e.generation == generation_of(call) ? &e : nullptr;
 }

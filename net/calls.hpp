@@ -1,14 +1,14 @@
 #pragma once
-#include "net/frame.hpp"
-#include "net/message.hpp"
-
 #include <memory>
 #include <vector>
 
+#include "net/frame.hpp"
+#include "net/message.hpp"
+
 namespace weir::net {
 
-/// A call's id on the wire: a slot below the callee's `callsMax`, and a generation, so that a late word about an earlier call of the
-/// slot is known as such. Never 0, because generations start at 1.
+/// A call's id on the wire: a slot below the callee's `callsMax`, and a generation, so that a late word about
+/// an earlier call of the slot is known as such. Never 0, because generations start at 1.
 constexpr uint32_t call_id(uint16_t slot, uint16_t generation) { return uint32_t{generation} << 16 | slot; }
 constexpr uint16_t slot_of(uint32_t call) { return static_cast<uint16_t>(call); }
 constexpr uint16_t generation_of(uint32_t call) { return static_cast<uint16_t>(call >> 16); }
@@ -16,7 +16,8 @@ constexpr uint16_t generation_of(uint32_t call) { return static_cast<uint16_t>(c
 /// Slots are 16 bits wide; the peer may announce less.
 constexpr uint32_t calls_max_ceiling = 1 << 16;
 
-/// The calls that we opened on one session. A slot is free again when its answer came, or when the callee confirmed its cancellation.
+/// The calls that we opened on one session. A slot is free again when its answer came, or when the callee
+/// confirmed its cancellation.
 class calls_out {
 public:
   enum class state : uint8_t {
@@ -62,7 +63,8 @@ public:
   template <class F>
   void for_each(F f) {
     for (size_t i = 0; i < entries_.size(); ++i)
-      if (auto& e = entries_[i]; e.now != state::free) f(call_id(static_cast<uint16_t>(i), e.generation), e);
+      if (auto& e = entries_[i]; e.now != state::free)
+        f(call_id(static_cast<uint16_t>(i), e.generation), e);
   }
 
 private:
@@ -73,8 +75,8 @@ private:
   time_point next_deadline_ = time_point::max();
 };
 
-/// The calls that the peer opened on one session, by slot. A slot is taken until its answer, or the word that none will come, was
-/// handed over: what a peer that never reads can pile up is bounded by `callsMax`.
+/// The calls that the peer opened on one session, by slot. A slot is taken until its answer, or the word that
+/// none will come, was handed over: what a peer that never reads can pile up is bounded by `callsMax`.
 class calls_in {
 public:
   enum class state : uint8_t {
@@ -94,7 +96,8 @@ public:
 
   void set_max(uint32_t calls_max) { max_ = calls_max; }
   enum class verdict : uint8_t { taken, above_limit, busy, bad_id };
-  /// A request came. busy: the slot's last call has not ended, which a peer that keeps the rules cannot ask for.
+  /// A request came. busy: the slot's last call has not ended, which a peer that keeps the rules cannot ask
+  /// for.
   verdict open(uint32_t call, uint64_t room);
   /// nullptr: unknown by now.
   entry* find(uint32_t call);
@@ -104,7 +107,8 @@ public:
   template <class F>
   void for_each(F f) {
     for (size_t i = 0; i < entries_.size(); ++i)
-      if (auto& e = entries_[i]; e.now != state::free) f(call_id(static_cast<uint16_t>(i), e.generation), e);
+      if (auto& e = entries_[i]; e.now != state::free)
+        f(call_id(static_cast<uint16_t>(i), e.generation), e);
   }
 
 private:

@@ -1,8 +1,8 @@
 #include "net/control.hpp"
 
-#include "net/wire.capnp.h"
-
 #include <algorithm>
+
+#include "net/wire.capnp.h"
 
 namespace weir::net::say {
 
@@ -11,8 +11,10 @@ size_t text_bytes(size_t n, size_t most) { return (std::min(n, most) + 1 + 7) / 
 
 /// At most `most` bytes, not ending within a UTF-8 sequence.
 std::string_view cut(std::string_view text, size_t most) {
-  if (text.size() <= most) return text;
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
+  if (text.size() <= most)
+    return text;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80)
+    --most;
   return text.substr(0, most);
 }
 
@@ -32,10 +34,10 @@ size_t encoded_bytes(const goaway& g) { return 2 * 8 + text_bytes(g.text.size(),
 size_t encoded_bytes(const fault& f) { return 2 * 8 + text_bytes(f.text.size(), text_bytes_max); }
 
 bool control::empty() const {
-  return !hello && opens.empty() && openeds.empty() && refuseds.empty() && grants.empty() && blockeds.empty()
-         && reclaims.empty() && reclaimeds.empty() && aborts.empty() && closes.empty() && closeds.empty()
-         && cancels.empty() && cancelleds.empty() && needs.empty() && funds.empty() && unfundeds.empty()
-         && ping == 0 && pong == 0 && !goaway && !fin && !fault;
+  return !hello && opens.empty() && openeds.empty() && refuseds.empty() && grants.empty() &&
+         blockeds.empty() && reclaims.empty() && reclaimeds.empty() && aborts.empty() && closes.empty() &&
+         closeds.empty() && cancels.empty() && cancelleds.empty() && needs.empty() && funds.empty() &&
+         unfundeds.empty() && ping == 0 && pong == 0 && !goaway && !fin && !fault;
 }
 
 void control::clear() {
@@ -151,9 +153,11 @@ void put(wire::Unfunded::Builder to, const unfunded& u) {
 /// `init(n)` makes the list of n elements.
 template <class Entry, class Init>
 void put_all(const std::vector<Entry>& from, Init init) {
-  if (from.empty()) return;
+  if (from.empty())
+    return;
   auto to = init(static_cast<unsigned>(from.size()));
-  for (unsigned i = 0; i < to.size(); ++i) put(to[i], from[i]);
+  for (unsigned i = 0; i < to.size(); ++i)
+    put(to[i], from[i]);
 }
 
 void put_sessions(wire::Control::Builder to, const control& c) {
@@ -179,16 +183,20 @@ void put_calls(wire::Control::Builder to, const control& c) {
 }
 void put_link(wire::Control::Builder to, const control& c) {
   std::string scratch;
-  if (c.hello) put(to.initHello(), *c.hello);
-  if (c.ping != 0) to.setPing(c.ping);
-  if (c.pong != 0) to.setPong(c.pong);
+  if (c.hello)
+    put(to.initHello(), *c.hello);
+  if (c.ping != 0)
+    to.setPing(c.ping);
+  if (c.pong != 0)
+    to.setPong(c.pong);
   if (c.goaway) {
     auto g = to.initGoaway();
     g.setReason(code(c.goaway->reason));
     g.setText(text_of(c.goaway->text, scratch));
     g.setLastSession(c.goaway->last_session);
   }
-  if (c.fin) to.setFin(true);
+  if (c.fin)
+    to.setFin(true);
   if (c.fault) {
     auto f = to.initFault();
     f.setReason(code(c.fault->reason));
@@ -219,10 +227,13 @@ struct malformed {
 errc reason(uint16_t n) { return n <= 255 ? static_cast<errc>(n) : static_cast<errc>(255); }
 
 std::string name_from(capnp::Text::Reader t) {
-  if (t.size() > name_bytes_max) throw malformed{"a name above 255 bytes"};
+  if (t.size() > name_bytes_max)
+    throw malformed{"a name above 255 bytes"};
   return {t.begin(), t.end()};
 }
-std::string text_from(capnp::Text::Reader t) { return std::string{cut({t.begin(), t.size()}, text_bytes_max)}; }
+std::string text_from(capnp::Text::Reader t) {
+  return std::string{cut({t.begin(), t.size()}, text_bytes_max)};
+}
 
 hello get(wire::Hello::Reader h) {
   hello to;
@@ -240,8 +251,8 @@ hello get(wire::Hello::Reader h) {
   return to;
 }
 void get(wire::Open::Reader o, open& to) {
-  to = {o.getSession(), name_from(o.getService()), o.getInterface(), o.getStream(), o.getReplyRoom(),
-        {o.getLimitBytes(), o.getLimitMessages()}};
+  to = {o.getSession(), name_from(o.getService()), o.getInterface(),
+        o.getStream(),  o.getReplyRoom(),          {o.getLimitBytes(), o.getLimitMessages()}};
 }
 void get(wire::Opened::Reader o, opened& to) {
   to = {o.getSession(), {o.getLimitBytes(), o.getLimitMessages()}, o.getMessageMax()};
@@ -250,7 +261,8 @@ void get(wire::Refused::Reader r, refused& to) {
   to = {r.getSession(), reason(r.getReason()), text_from(r.getText()), r.getRetryable()};
 }
 void get(wire::Grant::Reader g, grant& to) {
-  to = {g.getSession(), g.getEpoch(), {g.getBytes(), g.getMessages()}, g.getReceived(), reason(g.getReason())};
+  to = {
+      g.getSession(), g.getEpoch(), {g.getBytes(), g.getMessages()}, g.getReceived(), reason(g.getReason())};
 }
 void get(wire::Blocked::Reader b, blocked& to) {
   to = {b.getSession(), {b.getEpoch(), {b.getBytes(), b.getMessages()}, b.getNeed(), b.getBacklog()}};
@@ -271,14 +283,18 @@ template <class Reader> // ReplyNeed, ReplyFund
 void get(Reader r, room& to) {
   to = {r.getSession(), r.getCall(), r.getBytes()};
 }
-void get(wire::Unfunded::Reader u, unfunded& to) { to = {u.getSession(), u.getBytes(), reason(u.getReason())}; }
+void get(wire::Unfunded::Reader u, unfunded& to) {
+  to = {u.getSession(), u.getBytes(), reason(u.getReason())};
+}
 
 template <class List, class Entry>
 void get_all(List from, std::vector<Entry>& to, size_t& left) {
-  if (from.size() > left) throw malformed{"more list elements than a frame can hold"};
+  if (from.size() > left)
+    throw malformed{"more list elements than a frame can hold"};
   left -= from.size();
   to.resize(from.size());
-  for (unsigned i = 0; i < from.size(); ++i) get(from[i], to[i]);
+  for (unsigned i = 0; i < from.size(); ++i)
+    get(from[i], to[i]);
 }
 
 void get_lists(wire::Control::Reader c, control& out) {
@@ -302,7 +318,8 @@ void get_lists(wire::Control::Reader c, control& out) {
 
 void get_control(wire::Control::Reader c, control& out) {
   out.clear();
-  if (c.hasHello()) out.hello = get(c.getHello());
+  if (c.hasHello())
+    out.hello = get(c.getHello());
   get_lists(c, out);
   out.ping = c.getPing();
   out.pong = c.getPong();

@@ -1,11 +1,11 @@
 #pragma once
-#include "net/errc.hpp"
-#include "net/message.hpp"
-#include "net/ration.hpp"
-
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "net/errc.hpp"
+#include "net/message.hpp"
+#include "net/ration.hpp"
 
 /// What `wire.capnp` says, as plain structs. The fields are described there and in PROTOCOL.md.
 namespace weir::net::say {
@@ -93,7 +93,8 @@ struct fault {
   std::string text;
 };
 
-/// One control frame. `resume` and `resumed` are not here: this version negotiates no feature and ignores them.
+/// One control frame. `resume` and `resumed` are not here: this version negotiates no feature and ignores
+/// them.
 struct control {
   std::optional<say::hello> hello;
   std::vector<say::open> opens;
@@ -139,11 +140,13 @@ constexpr size_t encoded_bytes(const unfunded&) { return 3 * 8; }
 /// Bytes that entries may add to one frame; the rest of `control_bytes_max` is for the frame itself.
 constexpr size_t entries_bytes_max = control_bytes_max - 512;
 
-/// The frame, header included. Precondition: the entries add at most `entries_bytes_max`; texts are cut to their limits here.
+/// The frame, header included. Precondition: the entries add at most `entries_bytes_max`; texts are cut to
+/// their limits here.
 outgoing encode(const control& c);
 
-/// Reads foreign bytes into `out`, whose lists are reused. errc::none or malformed_control with `why`. Throws nothing: a Cap'n Proto
-/// exception ends here. The work is bounded: 8 times the frame's size is read at most, and `entries_max` list elements.
+/// Reads foreign bytes into `out`, whose lists are reused. errc::none or malformed_control with `why`. Throws
+/// nothing: a Cap'n Proto exception ends here. The work is bounded: 8 times the frame's size is read at most,
+/// and `entries_max` list elements.
 errc decode(const message_view& v, control& out, std::string& why);
 /// List elements in one frame, all lists together; the smallest takes eight bytes of honest space.
 constexpr size_t entries_max = control_bytes_max / 8;

@@ -3,74 +3,81 @@
 namespace weir {
 
 namespace {
-const char* name_of(errc e) {
-  switch (e) {
-  case errc::none: return "none";
-  case errc::bad_magic: return "bad_magic";
-  case errc::bad_version: return "bad_version";
-  case errc::wrong_cluster: return "wrong_cluster";
-  case errc::hello_timeout: return "hello_timeout";
-  case errc::malformed_frame: return "malformed_frame";
-  case errc::frame_too_large: return "frame_too_large";
-  case errc::malformed_control: return "malformed_control";
-  case errc::control_too_large: return "control_too_large";
-  case errc::peer_silent: return "peer_silent";
-  case errc::going_away: return "going_away";
-  case errc::link_lost: return "link_lost";
-  case errc::connect_failed: return "connect_failed";
-  case errc::connect_timeout: return "connect_timeout";
-  case errc::self_connect: return "self_connect";
-  case errc::no_such_service: return "no_such_service";
-  case errc::wrong_interface: return "wrong_interface";
-  case errc::too_many_sessions: return "too_many_sessions";
-  case errc::no_budget: return "no_budget";
-  case errc::unknown_session: return "unknown_session";
-  case errc::credit_exceeded: return "credit_exceeded";
-  case errc::grant_overflow: return "grant_overflow";
-  case errc::message_too_large: return "message_too_large";
-  case errc::malformed_message: return "malformed_message";
-  case errc::fragment_timeout: return "fragment_timeout";
-  case errc::session_closed: return "session_closed";
-  case errc::session_aborted: return "session_aborted";
-  case errc::service_down: return "service_down";
-  case errc::bad_state: return "bad_state";
-  case errc::too_many_calls: return "too_many_calls";
-  case errc::overloaded: return "overloaded";
-  case errc::deadline_exceeded: return "deadline_exceeded";
-  case errc::cancelled: return "cancelled";
-  case errc::no_such_method: return "no_such_method";
-  case errc::wrong_type: return "wrong_type";
-  case errc::handler_failed: return "handler_failed";
-  case errc::caller_down: return "caller_down";
-  case errc::unknown_call: return "unknown_call";
-  case errc::bad_uri: return "bad_uri";
-  case errc::address_in_use: return "address_in_use";
-  case errc::bad_option: return "bad_option";
-  case errc::not_supported: return "not_supported";
-  case errc::io_error: return "io_error";
-  case errc::shutting_down: return "shutting_down";
-  }
-  return nullptr; // a number from a newer peer
-}
+struct named {
+  errc code;
+  std::string_view name;
+};
+constexpr named names[] = {
+    {errc::none, "none"},
+    {errc::bad_magic, "bad_magic"},
+    {errc::bad_version, "bad_version"},
+    {errc::wrong_cluster, "wrong_cluster"},
+    {errc::hello_timeout, "hello_timeout"},
+    {errc::malformed_frame, "malformed_frame"},
+    {errc::frame_too_large, "frame_too_large"},
+    {errc::malformed_control, "malformed_control"},
+    {errc::control_too_large, "control_too_large"},
+    {errc::peer_silent, "peer_silent"},
+    {errc::going_away, "going_away"},
+    {errc::link_lost, "link_lost"},
+    {errc::connect_failed, "connect_failed"},
+    {errc::connect_timeout, "connect_timeout"},
+    {errc::self_connect, "self_connect"},
+    {errc::no_such_service, "no_such_service"},
+    {errc::wrong_interface, "wrong_interface"},
+    {errc::too_many_sessions, "too_many_sessions"},
+    {errc::no_budget, "no_budget"},
+    {errc::unknown_session, "unknown_session"},
+    {errc::credit_exceeded, "credit_exceeded"},
+    {errc::grant_overflow, "grant_overflow"},
+    {errc::message_too_large, "message_too_large"},
+    {errc::malformed_message, "malformed_message"},
+    {errc::fragment_timeout, "fragment_timeout"},
+    {errc::session_closed, "session_closed"},
+    {errc::session_aborted, "session_aborted"},
+    {errc::service_down, "service_down"},
+    {errc::bad_state, "bad_state"},
+    {errc::too_many_calls, "too_many_calls"},
+    {errc::overloaded, "overloaded"},
+    {errc::deadline_exceeded, "deadline_exceeded"},
+    {errc::cancelled, "cancelled"},
+    {errc::no_such_method, "no_such_method"},
+    {errc::wrong_type, "wrong_type"},
+    {errc::handler_failed, "handler_failed"},
+    {errc::caller_down, "caller_down"},
+    {errc::unknown_call, "unknown_call"},
+    {errc::bad_uri, "bad_uri"},
+    {errc::address_in_use, "address_in_use"},
+    {errc::bad_option, "bad_option"},
+    {errc::not_supported, "not_supported"},
+    {errc::io_error, "io_error"},
+    {errc::shutting_down, "shutting_down"},
+};
 } // namespace
 
 std::string to_string(errc e) {
-  if (auto* name = name_of(e)) return name;
-  return "errc " + std::to_string(static_cast<unsigned>(e));
+  for (auto& n : names)
+    if (n.code == e)
+      return std::string{n.name};
+  return "errc " + std::to_string(static_cast<unsigned>(e)); // from a newer peer
 }
 
 std::string_view to_string(outcome o) {
   switch (o) {
-  case outcome::done: return "done";
-  case outcome::not_executed: return "not executed";
-  case outcome::unknown: return "unknown";
+  case outcome::done:
+    return "done";
+  case outcome::not_executed:
+    return "not executed";
+  case outcome::unknown:
+    return "unknown";
   }
   return "unknown";
 }
 
 std::string to_string(const failure& f) {
   auto words = to_string(f.code) + " (" + std::string{to_string(f.what)} + ")";
-  if (!f.text.empty()) words += ": " + f.text;
+  if (!f.text.empty())
+    words += ": " + f.text;
   return words;
 }
 

@@ -7,17 +7,19 @@ namespace weir::net {
 
 std::string_view to_string(charge c) {
   switch (c) {
-  case charge::session: return "session";
-  case charge::large: return "large";
-  case charge::held: return "held";
-  case charge::reply_room: return "reply_room";
+  case charge::session:
+    return "session";
+  case charge::large:
+    return "large";
+  case charge::held:
+    return "held";
+  case charge::reply_room:
+    return "reply_room";
   }
   return "unknown";
 }
 
-budget::budget(const budget_options& o) : options_(o) {
-  assert(o.reserve_bytes <= o.bytes);
-}
+budget::budget(const budget_options& o) : options_(o) { assert(o.reserve_bytes <= o.bytes); }
 
 bool budget::take(charge c, uint64_t bytes) {
   if (bytes > free_bytes()) {
@@ -63,7 +65,10 @@ uint64_t budget::shrink(uint64_t bytes) {
 }
 
 void budget::refill_reserve() {
-  for (auto& lent : lent_) lent -= std::min(lent, free_bytes());
+  if (lent_[0] == 0 && lent_[1] == 0)
+    return;
+  for (auto& lent : lent_)
+    lent -= std::min(lent, free_bytes());
 }
 
 uint64_t budget::liability() const {
@@ -77,7 +82,8 @@ uint64_t budget::free_bytes() const {
 }
 
 bool outbound_ledger::admit(uint64_t bytes) {
-  if (bytes > bytes_max_ || bytes_ > bytes_max_ - bytes) return false;
+  if (bytes > bytes_max_ || bytes_ > bytes_max_ - bytes)
+    return false;
   add(bytes);
   return true;
 }

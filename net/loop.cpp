@@ -100,7 +100,7 @@ bool loop::run_round() {
   for (size_t i = 0; i < ended_.size(); ++i)
     if (auto* r = ended_[i]) r->end_of_round();
   ended_.clear();
-  return more || !ending_.empty() || woken() || next_timer() <= now_;
+  return more || has_ready() || !ending_.empty() || woken() || next_timer() <= now_;
 }
 
 void loop::fire_timers() {

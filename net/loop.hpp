@@ -77,6 +77,8 @@ public:
 protected:
   /// Runs a bounded number of ready tasks. True: there are more.
   virtual bool run_ready() = 0;
+  /// Whether `run_ready` has something to do: what the end of a round made ready must not wait for the next event.
+  virtual bool has_ready() const { return false; }
   /// Takes what other threads left. Called when `wake` was.
   virtual void take_remote() = 0;
 

@@ -51,6 +51,9 @@ public:
   kj::ArrayPtr<capnp::word> allocateSegment(uint minimum_words) override;
   /// The finished message; the builder must not be touched again.
   outgoing finish();
+  /// Drops a message that will not be sent. When it is the last one that this thread has built its place is used again: a sender that is
+  /// refused again and again would leave each of the few messages that are taken alone in a slab.
+  static void take_back(outgoing m);
 
 private:
   outgoing finish_pieces();

@@ -1,7 +1,7 @@
-#include "net/mux_state.hpp"
-
 #include <algorithm>
 #include <cstdio>
+
+#include "net/mux_state.hpp"
 
 namespace weir::net {
 
@@ -14,13 +14,22 @@ std::string to_string(const node_id& id) {
 
 namespace {
 constexpr uint32_t words(uint32_t bytes) { return bytes / 8 * 8; }
-}
+} // namespace
 
 mux::state::state(link_options o, side s, budget& in, outbound_ledger& out, slab_pool& memory, time_point now)
-    : options_(std::move(o)), side_(s), fragment_bytes_(words(options_.fragment_bytes)),
-      frame_bytes_max_(std::max(fragment_bytes_ + words(fragment_bytes_ / 4), control_bytes_max)), inbound_(in),
-      outbound_(out), reassembly_memory_(memory), now_(now), born_(now), next_id_(s == side::dialled ? 1 : 2),
-      ping_at_(now + options_.ping_interval), last_received_(now), last_tick_(now) {
+    : options_(std::move(o)),
+      side_(s),
+      fragment_bytes_(words(options_.fragment_bytes)),
+      frame_bytes_max_(std::max(fragment_bytes_ + words(fragment_bytes_ / 4), control_bytes_max)),
+      inbound_(in),
+      outbound_(out),
+      reassembly_memory_(memory),
+      now_(now),
+      born_(now),
+      next_id_(s == side::dialled ? 1 : 2),
+      ping_at_(now + options_.ping_interval),
+      last_received_(now),
+      last_tick_(now) {
   assert(options_.fragment_bytes >= 64 && options_.cluster.size() <= say::name_bytes_max);
 }
 
@@ -28,8 +37,10 @@ mux::state::state(link_options o, side s, budget& in, outbound_ledger& out, slab
 mux::state::~state() {
   go_down(errc::link_lost, {});
   for (auto& e : events_) {
-    if (e.what == event::type::request || e.what == event::type::item) inbound_.give(charge::session, e.cost);
-    if (e.what == event::type::reply) inbound_.give(charge::reply_room, e.cost);
+    if (e.what == event::type::request || e.what == event::type::item)
+      inbound_.give(charge::session, e.cost);
+    if (e.what == event::type::reply)
+      inbound_.give(charge::reply_room, e.cost);
   }
   outbound_.release(flight_ledger_);
 }
@@ -43,7 +54,8 @@ event& mux::state::happened(event::type what, session* on) {
 
 // ---- the public face
 
-mux::mux(link_options o, side s, budget& inbound, outbound_ledger& outbound, slab_pool& reassembly, time_point now)
+mux::mux(link_options o, side s, budget& inbound, outbound_ledger& outbound, slab_pool& reassembly,
+         time_point now)
     : state_(std::make_unique<state>(std::move(o), s, inbound, outbound, reassembly, now)) {}
 mux::~mux() = default;
 
@@ -72,8 +84,12 @@ void mux::refuse(session& s, errc reason, std::string text, bool retryable) {
 void mux::close(session& s) { state_->close(s); }
 void mux::abort(session& s, errc reason, std::string text) { state_->abort(s, reason, std::move(text)); }
 
-result<void> mux::post(session& s, outgoing m, lane in_lane) { return state_->post(s, std::move(m), in_lane); }
-result<uint32_t> mux::call(session& s, outgoing m, const call_request& r) { return state_->call(s, std::move(m), r); }
+result<void> mux::post(session& s, outgoing m, lane in_lane) {
+  return state_->post(s, std::move(m), in_lane);
+}
+result<uint32_t> mux::call(session& s, outgoing m, const call_request& r) {
+  return state_->call(s, std::move(m), r);
+}
 void mux::cancel(session& s, uint32_t call, errc reason) { state_->cancel(s, call, reason); }
 void mux::reply(session& s, uint32_t call, outgoing m) { state_->reply(s, call, std::move(m)); }
 void mux::reply_failure(session& s, uint32_t call, const failure& f) { state_->reply_failure(s, call, f); }
@@ -86,7 +102,9 @@ uint64_t mux::message_bytes_max(const session& s) const {
 void mux::consumed(session& s, uint64_t bytes, uint64_t messages) { state_->consumed(s, bytes, messages); }
 void mux::reply_died(uint64_t bytes) { state_->reply_died(bytes); }
 void mux::reclaim(session& s) { state_->reclaim(s); }
-void mux::set_ration(session& s, uint64_t bytes, uint64_t messages) { state_->set_ration(s, bytes, messages); }
+void mux::set_ration(session& s, uint64_t bytes, uint64_t messages) {
+  state_->set_ration(s, bytes, messages);
+}
 
 void mux::go_away(errc reason, std::string text) { state_->go_away(reason, std::move(text)); }
 bool mux::drained() const { return state_->drained(); }

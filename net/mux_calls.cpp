@@ -1,7 +1,7 @@
 // What users send: one-way messages, calls, answers, and their taking back.
-#include "net/mux_state.hpp"
-
 #include <algorithm>
+
+#include "net/mux_state.hpp"
 
 namespace weir::net {
 
@@ -12,7 +12,8 @@ std::string too_large(uint64_t bytes, uint64_t most) {
 } // namespace
 
 result<void> mux::state::may_queue(session& s, const outgoing& m) {
-  if (!s.may_send() || s.close_came_) return {errc::session_closed, "the session is closed"};
+  if (!s.may_send() || s.close_came_)
+    return {errc::session_closed, "the session is closed"};
   if (m.count == 1 && m.body_bytes > s.message_max_out_)
     return {errc::message_too_large, too_large(m.body_bytes, s.message_max_out_)};
   return {};
@@ -21,15 +22,18 @@ result<void> mux::state::may_queue(session& s, const outgoing& m) {
 /// What the callee will believe it may answer with: the envelope's word, or else what `open` said.
 uint64_t mux::state::room_for(const outgoing& m, const call_request& r) const {
   envelope e;
-  if (!read_envelope(m, e)) e.reply_room_bytes = r.reply_room_bytes;
+  if (!read_envelope(m, e))
+    e.reply_room_bytes = r.reply_room_bytes;
   uint64_t said = e.reply_room_bytes != 0 ? e.reply_room_bytes : options_.reply_room_bytes;
   return std::max({said, uint64_t{r.reply_room_bytes}, reply_room_bytes_min});
 }
 
 result<void> mux::state::post(session& s, outgoing m, lane in_lane) {
   assert(m && in_lane != lane::reply);
-  if (auto ok = may_queue(s, m); !ok) return ok;
-  if (s.established_ && s.out_.limit().messages == 0) return {errc::bad_state, "the peer takes no items on this session"};
+  if (auto ok = may_queue(s, m); !ok)
+    return ok;
+  if (s.established_ && s.out_.limit().messages == 0)
+    return {errc::bad_state, "the peer takes no items on this session"};
   if (!outbound_.admit(m.cost())) {
     s.refused_cost_ = m.cost();
     starve(s);
@@ -41,8 +45,10 @@ result<void> mux::state::post(session& s, outgoing m, lane in_lane) {
 
 result<uint32_t> mux::state::call(session& s, outgoing m, const call_request& r) {
   assert(m && m.count == 1 && r.in_lane != lane::reply);
-  if (auto ok = may_queue(s, m); !ok) return ok.error();
-  if (s.stream_ || !s.opened_here_) return {errc::bad_state, "calls go from the side that opened to a service"};
+  if (auto ok = may_queue(s, m); !ok)
+    return ok.error();
+  if (s.stream_ || !s.opened_here_)
+    return {errc::bad_state, "calls go from the side that opened to a service"};
   if (s.calls_out_.full()) {
     starve(s);
     return {errc::too_many_calls, "the peer allows " + std::to_string(peer_.calls_max) + " open calls"};
@@ -70,18 +76,21 @@ void mux::state::enqueue(session& s, outgoing m, lane in_lane, uint32_t call, ti
   s.queued_bytes_ += m.cost();
   s.queued_messages_ += m.count;
   queued_ledger_ += m.cost();
-  s.queues_[static_cast<size_t>(in_lane)].push_back({std::move(m), call, 0, false, deadline});
+  s.queues_[static_cast<size_t>(in_lane)].push_back({std::move(m), call, 0, false, 0, deadline});
   activate(s, in_lane);
 }
 
 bool mux::state::want_credit(session& s, uint64_t cost) {
-  if (!s.may_send()) return false;
-  auto fits = s.established_ && s.nothing_queued() && s.out_.covers(cost + s.promised_out_, 1)
-              && outbound_.bytes() + cost <= outbound_.bytes_max();
-  if (fits) return true;
+  if (!s.may_send())
+    return false;
+  auto fits = s.established_ && s.nothing_queued() && s.out_.covers(cost + s.promised_out_, 1) &&
+              outbound_.bytes() + cost <= outbound_.bytes_max();
+  if (fits)
+    return true;
   s.refused_cost_ = cost;
   s.wanted_cost_ = cost;
-  if (s.established_ && s.nothing_queued() && !s.out_.covers(cost, 1)) block(s, lane::normal, cost);
+  if (s.established_ && s.nothing_queued() && !s.out_.covers(cost, 1))
+    block(s, lane::normal, cost);
   starve(s);
   return false;
 }
@@ -90,7 +99,8 @@ bool mux::state::want_credit(session& s, uint64_t cost) {
 
 void mux::state::cancel(session& s, uint32_t call, errc reason) {
   auto* e = s.live() ? s.calls_out_.find(call) : nullptr;
-  if (!e || e->now == calls_out::state::cancelled) return;
+  if (!e || e->now == calls_out::state::cancelled)
+    return;
   fail_call(s, call, *e, reason, {});
 }
 
@@ -102,12 +112,14 @@ void mux::state::fail_call(session& s, uint32_t call, calls_out::entry& e, errc 
   f.token = e.token;
   f.why = because(reason, sent ? outcome::unknown : outcome::not_executed, std::move(text));
   if (!sent) {
-    if (!take_out(s, lane::normal, call)) take_out(s, lane::bulk, call);
+    if (!take_out(s, lane::normal, call))
+      take_out(s, lane::bulk, call);
     free_call(s, call, e);
     return;
   }
   s.calls_out_.cancel(e);
-  if (auto& part = s.parts_[static_cast<size_t>(lane::reply)]; part.active() && part.id() == call) part.discard();
+  if (auto& part = s.parts_[static_cast<size_t>(lane::reply)]; part.active() && part.id() == call)
+    part.discard();
   std::erase_if(s.funds_, [&](auto& f2) { return f2.first == call; });
   s.cancels_.push_back(call);
   say(s, session::word_calls);
@@ -125,22 +137,44 @@ bool mux::state::take_out(session& s, lane in_lane, uint32_t call) {
   auto& queue = s.queues_[static_cast<size_t>(in_lane)];
   for (size_t i = 0; i < queue.size(); ++i) {
     auto& q = queue[i];
-    if (q.call != call || !q.message) continue;
-    auto cost = q.message.cost();
-    outbound_.release(cost);
-    queued_ledger_ -= cost;
-    s.queued_bytes_ -= cost;
-    --s.queued_messages_;
-    if (q.sent_bytes != 0) {
-      if (in_lane != lane::reply) s.promised_out_ -= q.message.body_bytes - q.sent_bytes;
-      q.voided = true;
-    }
-    q.message = {};
-    if (q.voided) activate_all(s); // and what its promise had covered
-    else if (i == 0) head_is_gone(s, in_lane);
+    if (q.call != call || !q.message)
+      continue;
+    drop_message(s, in_lane, q);
+    if (q.voided)
+      activate(s, in_lane);
+    else if (i == 0)
+      head_is_gone(s, in_lane);
     return true;
   }
   return false;
+}
+
+/// Leaves a hole, or what ends it with `void` when a part has left.
+void mux::state::drop_message(session& s, lane in_lane, session::queued& q) {
+  auto cost = q.message.cost();
+  outbound_.release(cost);
+  queued_ledger_ -= cost;
+  s.queued_bytes_ -= cost;
+  s.queued_messages_ -= q.message.count;
+  if (q.sent_bytes != 0) {
+    if (in_lane != lane::reply)
+      q.promised_bytes = q.message.body_bytes - q.sent_bytes;
+    q.voided = true;
+  }
+  q.message = {};
+}
+
+/// The peer wants nothing more on `s`.
+void mux::state::give_up_queues(session& s) {
+  for (size_t i = 0; i < lanes; ++i) {
+    auto& queue = s.queues_[i];
+    for (size_t k = 0; k < queue.size(); ++k)
+      if (queue[k].message)
+        drop_message(s, static_cast<lane>(i), queue[k]);
+    queue.erase_if([](const session::queued& q) { return !q.voided; });
+  }
+  s.out_.unblock();
+  activate_all(s);
 }
 
 // ---- answers
@@ -148,12 +182,14 @@ bool mux::state::take_out(session& s, lane in_lane, uint32_t call) {
 void mux::state::reply(session& s, uint32_t call, outgoing m) {
   assert(m && m.count == 1);
   auto* e = s.live() ? s.calls_in_.find(call) : nullptr;
-  if (!e || e->now != calls_in::state::running) return;
+  if (!e || e->now != calls_in::state::running)
+    return;
   if (m.body_bytes > peer_.message_bytes_max)
-    return reply_failure(s, call, {errc::message_too_large, outcome::done,
-                                   too_large(m.body_bytes, peer_.message_bytes_max)});
+    return reply_failure(
+        s, call, {errc::message_too_large, outcome::done, too_large(m.body_bytes, peer_.message_bytes_max)});
   outbound_.add(m.cost());
-  if (m.body_bytes <= e->room) return enqueue_reply(s, *e, call, std::move(m));
+  if (m.body_bytes <= e->room)
+    return enqueue_reply(s, *e, call, std::move(m));
   queued_ledger_ += m.cost();
   e->now = calls_in::state::need;
   s.needs_.emplace_back(call, m.body_bytes);
@@ -163,7 +199,8 @@ void mux::state::reply(session& s, uint32_t call, outgoing m) {
 
 void mux::state::reply_failure(session& s, uint32_t call, const failure& f) {
   auto* e = s.live() ? s.calls_in_.find(call) : nullptr;
-  if (!e || e->now != calls_in::state::running) return;
+  if (!e || e->now != calls_in::state::running)
+    return;
   auto m = build_failure(f);
   outbound_.add(m.cost());
   enqueue_reply(s, *e, call, std::move(m));
@@ -178,7 +215,8 @@ void mux::state::enqueue_reply(session& s, calls_in::entry& e, uint32_t call, ou
 /// The caller's answer to `need`.
 void mux::state::fund_reply(session& s, uint32_t call, uint64_t bytes) {
   auto* e = s.calls_in_.find(call);
-  if (!e || e->now != calls_in::state::need) return; // cancelled meanwhile
+  if (!e || e->now != calls_in::state::need)
+    return; // cancelled meanwhile
   auto m = std::move(*e->parked);
   e->parked.reset();
   queued_ledger_ -= m.cost();
@@ -188,25 +226,34 @@ void mux::state::fund_reply(session& s, uint32_t call, uint64_t bytes) {
   }
   outbound_.release(m.cost());
   e->now = calls_in::state::running;
-  reply_failure(s, call, {errc::no_budget, outcome::done,
-                          "the caller has no budget for an answer of " + std::to_string(m.body_bytes) + " bytes"});
+  reply_failure(s, call,
+                {errc::no_budget, outcome::done,
+                 "the caller has no budget for an answer of " + std::to_string(m.body_bytes) + " bytes"});
 }
 
 void mux::state::cancelled_by_peer(session& s, uint32_t call) {
   auto* e = s.calls_in_.find(call);
-  if (!e || e->now == calls_in::state::cancelled) return; // answered meanwhile, which ends it as well
+  if (!e || e->now == calls_in::state::cancelled)
+    return; // answered meanwhile, which ends it as well
   switch (e->now) {
   case calls_in::state::free:
-  case calls_in::state::cancelled: return;
-  case calls_in::state::running: happened(event::type::cancelled, &s).call = call; break;
+  case calls_in::state::cancelled:
+    return;
+  case calls_in::state::running:
+    happened(event::type::cancelled, &s).call = call;
+    break;
   case calls_in::state::need:
     outbound_.release(e->parked->cost());
     queued_ledger_ -= e->parked->cost();
     e->parked.reset();
     std::erase_if(s.needs_, [&](auto& n) { return n.first == call; });
     break;
-  case calls_in::state::answered: take_out(s, lane::reply, call); break;
-  case calls_in::state::sending: take_out(s, lane::reply, call); return; // its `void` says the rest
+  case calls_in::state::answered:
+    take_out(s, lane::reply, call);
+    break;
+  case calls_in::state::sending:
+    take_out(s, lane::reply, call);
+    return; // its `void` says the rest
   }
   e->now = calls_in::state::cancelled;
   s.cancelleds_.push_back(call);

@@ -1,17 +1,20 @@
 // The inbound budget: what is owed, who waits for funds, who may send again.
-#include "net/mux_state.hpp"
-
 #include <algorithm>
+
+#include "net/mux_state.hpp"
 
 namespace weir::net {
 
 void mux::state::consumed(session& s, uint64_t bytes, uint64_t messages) {
-  if (!s.live()) return inbound_.give(charge::session, bytes); // it is the holder's since the session ended
+  if (!s.live())
+    return inbound_.give(charge::session, bytes); // it is the holder's since the session ended
   s.in_.consume(bytes, messages);
   recharge(s);
   grant_if_due(s);
-  if (s.close_came_) settle_down(s);
-  if (!waiting_requests_.empty() || !waiting_replies_.empty()) serve_waiting();
+  if (s.close_came_)
+    settle_down(s);
+  if (!waiting_requests_.empty() || !waiting_replies_.empty())
+    serve_waiting();
 }
 
 void mux::state::recharge(session& s) {
@@ -25,15 +28,18 @@ void mux::state::recharge(session& s) {
     }
   }
   auto keep = std::max(ration, std::min(owed, s.charged_session_));
-  if (keep >= s.charged_session_) return;
+  if (keep >= s.charged_session_)
+    return;
   inbound_.give(charge::session, s.charged_session_ - keep);
   owed_session_ -= s.charged_session_ - keep;
   s.charged_session_ = keep;
 }
 
 void mux::state::grant_if_due(session& s) {
-  if (s.in_.grant_due()) say(s, session::word_grant);
-  else if (s.in_.unadvertised()) say_lazily(s);
+  if (s.in_.grant_due())
+    say(s, session::word_grant);
+  else if (s.in_.unadvertised())
+    say_lazily(s);
 }
 
 void mux::state::reply_died(uint64_t bytes) {
@@ -48,7 +54,8 @@ void mux::state::give_rooms(uint64_t bytes) {
 }
 
 void mux::state::reclaim(session& s) {
-  if (!s.live() || !s.established_ || s.close_came_ || s.in_.is_reclaiming()) return;
+  if (!s.live() || !s.established_ || s.close_came_ || s.in_.is_reclaiming())
+    return;
   auto& w = s.in_.options();
   s.in_.set_ration(std::min(w.bytes, reclaim_floor_bytes), std::min(w.messages, reclaim_floor_messages));
   recharge(s);
@@ -59,28 +66,35 @@ void mux::state::reclaim(session& s) {
 }
 
 void mux::state::set_ration(session& s, uint64_t bytes, uint64_t messages) {
-  if (!s.live() || s.state_ == session::state::offered) return;
+  if (!s.live() || s.state_ == session::state::offered)
+    return;
   if (bytes > s.charged_session_) {
     auto more = bytes - s.charged_session_;
-    if (!inbound_.take(charge::session, more)) return; // it stays as it is
+    if (!inbound_.take(charge::session, more))
+      return; // it stays as it is
     s.charged_session_ += more;
     owed_session_ += more;
   }
   s.in_.set_ration(bytes, messages);
   recharge(s);
-  grant_if_due(s);
+  if (s.established_)
+    grant_if_due(s);
 }
 
 // ---- large messages and large answers
 
 void mux::state::fund_request(session& s) {
   auto beyond = s.in_.unfunded_bytes();
-  if (beyond == 0 || s.in_.is_reclaiming()) return;
+  if (beyond == 0 || s.in_.is_reclaiming())
+    return;
   auto need = s.in_.peer_state()->need;
-  if (need - s.in_.received().bytes > cost_of(s.message_max_in_)) return refuse_request(s, need, errc::message_too_large);
+  if (need - s.in_.received().bytes > cost_of(s.message_max_in_))
+    return refuse_request(s, need, errc::message_too_large);
   for (size_t i = 0; i < waiting_requests_.size(); ++i)
-    if (waiting_requests_[i].who == &s) return;
-  if (waiting_requests_.empty() && try_fund_request(s)) return;
+    if (waiting_requests_[i].who == &s)
+      return;
+  if (waiting_requests_.empty() && try_fund_request(s))
+    return;
   s.in_waiting_ = true;
   waiting_requests_.push_back({&s, 0, need, now_});
 }
@@ -88,8 +102,8 @@ void mux::state::fund_request(session& s) {
 bool mux::state::try_fund_request(session& s) {
   auto beyond = s.in_.unfunded_bytes();
   auto more = beyond - std::min(beyond, s.charged_large_);
-  if (more != 0 && !inbound_.take(charge::large, more)
-      && !inbound_.take_reserve(budget::reserve::request, charge::large, more))
+  if (more != 0 && !inbound_.take(charge::large, more) &&
+      !inbound_.take_reserve(budget::reserve::request, charge::large, more))
     return false;
   s.charged_large_ += more;
   owed_large_ += more;
@@ -112,8 +126,8 @@ void mux::state::refuse_request(session& s, uint64_t need, errc reason) {
 bool mux::state::try_fund_reply(session& s, uint32_t call, uint64_t bytes) {
   auto* e = s.calls_out_.find(call);
   auto more = bytes - e->room;
-  if (!inbound_.take(charge::reply_room, more)
-      && !inbound_.take_reserve(budget::reserve::reply, charge::reply_room, more))
+  if (!inbound_.take(charge::reply_room, more) &&
+      !inbound_.take_reserve(budget::reserve::reply, charge::reply_room, more))
     return false;
   e->room = bytes;
   e->paid += more;
@@ -128,7 +142,8 @@ void mux::state::serve_waiting() {
     auto& w = waiting_requests_.front();
     auto wanted = w.who->live() && !w.who->in_.is_reclaiming() && w.who->in_.unfunded_bytes() != 0;
     if (wanted && !try_fund_request(*w.who)) {
-      if (now_ - w.since < options_.funding_timeout) break;
+      if (now_ - w.since < options_.funding_timeout)
+        break;
       refuse_request(*w.who, w.who->in_.peer_state()->need, errc::no_budget);
     }
     waiting_requests_.pop_front();
@@ -138,7 +153,8 @@ void mux::state::serve_waiting() {
     auto* e = w.who->live() ? w.who->calls_out_.find(w.call) : nullptr;
     auto wanted = e && e->now == calls_out::state::sent;
     if (wanted && !try_fund_reply(*w.who, w.call, w.bytes)) {
-      if (now_ - w.since < options_.funding_timeout) break;
+      if (now_ - w.since < options_.funding_timeout)
+        break;
       w.who->funds_.emplace_back(w.call, 0);
       say(*w.who, session::word_calls);
     }
@@ -148,32 +164,46 @@ void mux::state::serve_waiting() {
 
 errc mux::state::reason_of(const session& s) const {
   auto& blocked = s.in_.peer_state();
-  if (!blocked) return errc::none;
-  auto served = blocked->need <= s.in_.granted().bytes && s.in_.granted().messages > s.in_.received().messages;
-  if (served) return errc::none;
+  if (!blocked)
+    return errc::none;
+  auto served = blocked->need <= s.in_.granted().bytes &&
+                s.in_.granted().messages > s.in_.received().messages;
+  if (served)
+    return errc::none;
   return s.in_.unfunded_bytes() != 0 ? errc::no_budget : errc::overloaded;
 }
 
 // ---- those who wait to send
 
 void mux::state::starve(session& s) {
-  if (!std::exchange(s.in_starved_, true)) starved_.push_back(&s);
+  if (!std::exchange(s.in_starved_, true))
+    starved_.push_back(&s);
 }
 
 bool mux::state::may_send_again(const session& s) const {
+  if (!s.nothing_queued() ||
+      outbound_.bytes() + std::min(s.refused_cost_, outbound_.bytes_max()) > outbound_.bytes_max())
+    return false;
+  if (s.wanted_cost_ != 0 && !(s.established_ && s.out_.covers(s.wanted_cost_, 1)))
+    return false;
   auto calls_full = s.opened_here_ && !s.stream_ && s.calls_out_.full();
-  if (!s.nothing_queued() || calls_full || inbound_.free_bytes() < s.refused_room_) return false;
-  if (outbound_.bytes() + s.refused_cost_ > outbound_.bytes_max()) return false;
-  return s.wanted_cost_ == 0 || (s.established_ && s.out_.covers(s.wanted_cost_, 1));
+  return s.refused_cost_ != 0 || (!calls_full && inbound_.free_bytes() >= s.refused_room_);
 }
 
 void mux::state::serve_starved() {
-  if (starved_.empty()) return;
+  if (starved_.empty())
+    return;
   std::erase_if(starved_, [&](session* s) {
-    if (s->may_send() && !may_send_again(*s)) return false;
+    if (s->may_send() && s->wanted_cost_ != 0 && s->established_ && s->nothing_queued() &&
+        !s->out_.blocked() && !s->out_.covers(s->wanted_cost_, 1))
+      block(*s, lane::normal, s->wanted_cost_);
+
+    if (s->may_send() && !may_send_again(*s))
+      return false;
     s->in_starved_ = false;
     s->refused_cost_ = s->refused_room_ = s->wanted_cost_ = 0;
-    if (s->may_send()) happened(event::type::credit, s);
+    if (s->may_send())
+      happened(event::type::credit, s);
     return true;
   });
 }

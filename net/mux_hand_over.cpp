@@ -1,7 +1,7 @@
 // Handing over one message: here its place in the stream is assigned and its header stamped.
-#include "net/mux_state.hpp"
-
 #include <algorithm>
+
+#include "net/mux_state.hpp"
 
 namespace weir::net {
 
@@ -15,13 +15,15 @@ void for_each_part(const outgoing& m, uint32_t from, uint32_t n, F f) {
       return;
     }
     auto take = std::min(size - from, n);
-    if (take != 0) f(memory, at + from, take);
+    if (take != 0)
+      f(memory, at + from, take);
     from = 0;
     n -= take;
   };
   part(m.memory, m.at + header_bytes, m.size - static_cast<uint32_t>(header_bytes));
   if (m.more)
-    for (auto& p : *m.more) part(p.memory, p.at, p.size);
+    for (auto& p : *m.more)
+      part(p.memory, p.at, p.size);
 }
 } // namespace
 
@@ -36,8 +38,10 @@ frame_header mux::state::header_for(session& s, lane in_lane, const session::que
   h.kind = frame_kind::message;
   h.flags = static_cast<uint8_t>(in_lane);
   h.id = head.call;
-  if (head.deadline != time_point::max()) h.ttl = encode_ttl(head.deadline - now_);
-  if (in_lane != lane::reply && s.out_.take_unblocked()) h.flags |= flag::unblocked;
+  if (head.deadline != time_point::max())
+    h.ttl = encode_ttl(head.deadline - now_);
+  if (in_lane != lane::reply && s.out_.take_unblocked())
+    h.flags |= flag::unblocked;
   return h;
 }
 
@@ -51,9 +55,11 @@ void mux::state::pop_head(session& s, lane in_lane) {
 
 /// The last byte of a message was handed over.
 void mux::state::after_last(session& s, lane in_lane, uint32_t call) {
-  if (call == 0) return;
+  if (call == 0)
+    return;
   if (in_lane == lane::reply) {
-    if (s.calls_in_.find(call)) s.calls_in_.close(call);
+    if (s.calls_in_.find(call))
+      s.calls_in_.close(call);
   } else if (auto* e = s.calls_out_.find(call)) {
     e->now = calls_out::state::sent;
   }
@@ -61,7 +67,8 @@ void mux::state::after_last(session& s, lane in_lane, uint32_t call) {
 
 uint64_t mux::state::send_whole(session& s, lane in_lane, session::queued& head) {
   auto body = head.message.body_bytes;
-  if (in_lane != lane::reply) charge(s, cost_of(body), 1);
+  if (in_lane != lane::reply)
+    charge(s, cost_of(body), 1);
   store_header(head.message.at, header_for(s, in_lane, head, body));
   pop_head(s, in_lane);
   auto call = head.call;
@@ -75,7 +82,8 @@ uint64_t mux::state::send_whole(session& s, lane in_lane, session::queued& head)
 
 /// The first `messages` of a run (all of it, if it has no more), which is shorter by them afterwards.
 outgoing split_run(outgoing& run, uint32_t messages) {
-  if (messages >= run.count) return std::exchange(run, outgoing{});
+  if (messages >= run.count)
+    return std::exchange(run, outgoing{});
   outgoing first;
   first.memory = run.memory;
   first.at = run.at;
@@ -96,13 +104,16 @@ outgoing split_run(outgoing& run, uint32_t messages) {
 uint64_t mux::state::send_run(session& s, lane in_lane, session::queued& head) {
   auto& run = head.message;
   auto messages = run.count;
-  if (s.out_.blocked() && s.blocked_lane_ != in_lane && !s.queues_[static_cast<size_t>(s.blocked_lane_)].empty()) return 0;
+  if (s.out_.blocked() && s.blocked_lane_ != in_lane &&
+      !s.queues_[static_cast<size_t>(s.blocked_lane_)].empty())
+    return 0;
   if (!s.out_.covers(run.cost() + s.promised_out_, run.count)) {
     uint64_t cost = 0;
     auto* at = run.at;
     for (messages = 0; messages < run.count; ++messages) {
       auto length = load_header(at).length;
-      if (!s.out_.covers(cost + cost_of(length) + s.promised_out_, messages + 1)) break;
+      if (!s.out_.covers(cost + cost_of(length) + s.promised_out_, messages + 1))
+        break;
       cost += cost_of(length);
       at += header_bytes + length;
     }
@@ -122,7 +133,8 @@ uint64_t mux::state::send_run(session& s, lane in_lane, session::queued& head) {
   s.queued_bytes_ -= m.cost();
   s.queued_messages_ -= m.count;
   queued_ledger_ -= m.cost();
-  if (!run) s.queues_[static_cast<size_t>(in_lane)].pop_front();
+  if (!run)
+    s.queues_[static_cast<size_t>(in_lane)].pop_front();
   auto size = m.size;
   auto cost = m.cost();
   fly_whole(std::move(m), cost);
@@ -134,28 +146,37 @@ uint64_t mux::state::send_fragment(session& s, lane in_lane, session::queued& he
   auto first = head.sent_bytes == 0;
   auto left = m.body_bytes - head.sent_bytes;
   auto slice = std::min(fragment_bytes_, (peer_.frame_bytes_max - fragment_prefix_bytes) / 8 * 8);
-  if (first || left > whole_bytes_max()) slice = std::min(slice, left);
-  else slice = left; // less than a quarter of a slice would remain
+  if (first || left > whole_bytes_max())
+    slice = std::min(slice, left);
+  else
+    slice = left; // less than a quarter of a slice would remain
   auto last = slice == left;
   auto prefix = first ? fragment_prefix_bytes : 0;
   if (in_lane != lane::reply) {
-    if (!first) s.promised_out_ -= slice;
+    if (!first)
+      s.promised_out_ -= slice;
     charge(s, slice + (first ? message_overhead_bytes : 0), first ? 1 : 0);
-    if (first) s.promised_out_ += left - slice;
+    if (first)
+      s.promised_out_ += left - slice;
   }
   auto h = header_for(s, in_lane, head, prefix + slice);
   h.kind = frame_kind::fragment;
-  if (last) h.flags |= flag::last;
-  if (!first) h.ttl = 0;
+  if (last)
+    h.flags |= flag::last;
+  if (!first)
+    h.ttl = 0;
   auto* at = scratch(header_bytes + prefix);
   store_header(at, h);
   uint64_t total = m.body_bytes;
-  if (first) std::memcpy(at + header_bytes, &total, sizeof total);
+  if (first)
+    std::memcpy(at + header_bytes, &total, sizeof total);
   fly(scratch_, at, header_bytes + prefix);
   auto from = head.sent_bytes;
   head.sent_bytes += slice;
-  for_each_part(m, from, slice, [&](const slab_ref& memory, const std::byte* part, uint32_t n) { fly(memory, part, n); });
-  if (first) mark_sending(s, in_lane, head.call);
+  for_each_part(m, from, slice,
+                [&](const slab_ref& memory, const std::byte* part, uint32_t n) { fly(memory, part, n); });
+  if (first)
+    mark_sending(s, in_lane, head.call);
   if (last) {
     auto call = head.call;
     auto cost = m.cost();
@@ -169,9 +190,11 @@ uint64_t mux::state::send_fragment(session& s, lane in_lane, session::queued& he
 }
 
 void mux::state::mark_sending(session& s, lane in_lane, uint32_t call) {
-  if (call == 0) return;
+  if (call == 0)
+    return;
   if (in_lane == lane::reply) {
-    if (auto* e = s.calls_in_.find(call)) e->now = calls_in::state::sending;
+    if (auto* e = s.calls_in_.find(call))
+      e->now = calls_in::state::sending;
   } else if (auto* e = s.calls_out_.find(call)) {
     e->now = calls_out::state::sending;
   }
@@ -187,8 +210,11 @@ uint64_t mux::state::send_void(session& s, lane in_lane, session::queued& head) 
   auto* at = scratch(header_bytes);
   store_header(at, h);
   fly(scratch_, at, header_bytes);
-  if (in_lane == lane::reply && s.calls_in_.find(head.call)) s.calls_in_.close(head.call);
+  if (in_lane == lane::reply && s.calls_in_.find(head.call))
+    s.calls_in_.close(head.call);
+  s.promised_out_ -= head.promised_bytes;
   s.queues_[static_cast<size_t>(in_lane)].pop_front();
+  activate_all(s); // what the promise kept waiting
   return header_bytes;
 }
 

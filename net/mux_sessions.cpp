@@ -1,8 +1,8 @@
 // From the first word of a session to the last, and the end of the link.
-#include "net/mux_state.hpp"
-
 #include <algorithm>
 #include <limits>
+
+#include "net/mux_state.hpp"
 
 namespace weir::net {
 
@@ -11,14 +11,20 @@ session* mux::state::open(const open_request& r, failure& why) {
     why = {code, outcome::not_executed, std::move(text)};
     return nullptr;
   };
-  if (down_) return no(errc::link_lost, "the link is down");
-  if (!hello_came_) return no(errc::bad_state, "hello is not done");
-  if (goaway_due_ || goaway_said_) return no(errc::shutting_down, "this side is going away");
-  if (goaway_came_) return no(errc::going_away, "the peer takes no new sessions");
-  if (r.service.size() > say::name_bytes_max) return no(errc::no_such_service, "a service name above 255 bytes");
+  if (down_)
+    return no(errc::link_lost, "the link is down");
+  if (!hello_came_)
+    return no(errc::bad_state, "hello is not done");
+  if (goaway_due_ || goaway_said_)
+    return no(errc::shutting_down, "this side is going away");
+  if (goaway_came_)
+    return no(errc::going_away, "the peer takes no new sessions");
+  if (r.service.size() > say::name_bytes_max)
+    return no(errc::no_such_service, "a service name above 255 bytes");
   if (opened_here_ >= peer_.sessions_max)
     return no(errc::too_many_sessions, "the peer allows " + std::to_string(peer_.sessions_max) + " sessions");
-  if (next_id_ > std::numeric_limits<uint32_t>::max() - 2) return no(errc::too_many_sessions, "session ids are used up");
+  if (next_id_ > std::numeric_limits<uint32_t>::max() - 2)
+    return no(errc::too_many_sessions, "session ids are used up");
   if (!inbound_.take(charge::session, r.replies_in.bytes))
     return no(errc::no_budget, "no budget for a ration of " + std::to_string(r.replies_in.bytes) + " bytes");
   auto* s = add_session(next_id_, true);
@@ -45,13 +51,16 @@ session* mux::state::add_session(uint32_t id, bool opened_here) {
 }
 
 bool mux::state::accept(session& s, const ration_options& in, uint64_t message_bytes_max) {
-  if (s.state_ != session::state::offered) return true; // it ended meanwhile, as its events say
-  if (!inbound_.take(charge::session, in.bytes)) return false;
+  if (s.state_ != session::state::offered)
+    return true; // it ended meanwhile, as its events say
+  if (!inbound_.take(charge::session, in.bytes))
+    return false;
   s.in_ = ration_in{in};
   s.charged_session_ = in.bytes;
   owed_session_ += in.bytes;
   s.message_max_in_ = options_.message_bytes_max;
-  if (message_bytes_max != 0) s.message_max_in_ = std::min(s.message_max_in_, message_bytes_max);
+  if (message_bytes_max != 0)
+    s.message_max_in_ = std::min(s.message_max_in_, message_bytes_max);
   s.state_ = session::state::open;
   s.established_ = true;
   say(s, session::word_opened);
@@ -59,7 +68,8 @@ bool mux::state::accept(session& s, const ration_options& in, uint64_t message_b
 }
 
 void mux::state::refuse(session& s, errc reason, std::string text, bool retryable) {
-  if (s.state_ != session::state::offered) return;
+  if (s.state_ != session::state::offered)
+    return;
   s.state_ = session::state::over;
   s.why_ = {reason, outcome::not_executed, std::move(text)};
   s.retryable_ = retryable;
@@ -67,22 +77,28 @@ void mux::state::refuse(session& s, errc reason, std::string text, bool retryabl
 }
 
 void mux::state::close(session& s) {
-  if (s.state_ == session::state::offered) return refuse(s, errc::session_closed, {}, false);
-  if (!s.may_send()) return;
+  if (s.state_ == session::state::offered)
+    return refuse(s, errc::session_closed, {}, false);
+  if (!s.may_send())
+    return;
   s.state_ = session::state::closing;
   settle_down(s);
 }
 
 void mux::state::settle_down(session& s) {
-  if (!s.live() || !s.established_ || !s.nothing_queued() || s.calls_in_.size() != 0) return;
+  if (!s.live() || !s.established_ || !s.nothing_queued() || s.calls_in_.size() != 0)
+    return;
   if (s.close_came_ && !s.closed_said_ && s.in_.consumed() == s.in_.received() && s.calls_out_.size() == 0)
     say(s, session::word_closed);
-  if (s.state_ == session::state::closing && !s.close_came_ && !s.close_said_ && s.calls_out_.size() == 0)
+  if (s.state_ == session::state::closing && !s.close_came_ && !s.close_said_ && s.calls_out_.size() == 0) {
+    s.out_.unblock(); // `want_credit` may have waited for something that never came
     say(s, session::word_close);
+  }
 }
 
 void mux::state::abort(session& s, errc reason, std::string text) {
-  if (!s.live()) return;
+  if (!s.live())
+    return;
   if (s.state_ == session::state::offered) {
     happened(event::type::ended, &s).why = because(reason, outcome::not_executed, text);
     return refuse(s, reason, std::move(text), true);
@@ -90,7 +106,8 @@ void mux::state::abort(session& s, errc reason, std::string text) {
   auto never_said = (s.words_ & session::word_open) != 0;
   auto why = because(reason, outcome::unknown, text);
   finish(s, never_said ? session::state::over : session::state::tombstone, std::move(why));
-  if (never_said) return bury(s);
+  if (never_said)
+    return bury(s);
   s.why_ = {reason, outcome::unknown, std::move(text)};
   say(s, session::word_abort);
 }
@@ -99,9 +116,11 @@ void mux::state::finish(session& s, session::state next, std::unique_ptr<failure
   fail_calls(s, why ? *why : failure{errc::session_closed, outcome::unknown, {}}, outcome::unknown);
   drop_queues(s);
   for (auto& part : s.parts_) {
-    if (!part.active() || part.discarding()) continue;
+    if (!part.active() || part.discarding())
+      continue;
     auto data_lane = &part != &s.parts_[static_cast<size_t>(lane::reply)];
-    if (data_lane) s.in_.consume(message_overhead_bytes + part.got(), 1);
+    if (data_lane)
+      s.in_.consume(message_overhead_bytes + part.got(), 1);
     part.discard();
   }
   s.calls_in_.clear();
@@ -124,7 +143,8 @@ void mux::state::finish(session& s, session::state next, std::unique_ptr<failure
 void mux::state::fail_calls(session& s, const failure& why, outcome of_sent) {
   s.calls_out_.for_each([&](uint32_t call, calls_out::entry& e) {
     give_rooms(e.paid);
-    if (e.now == calls_out::state::cancelled) return;
+    if (e.now == calls_out::state::cancelled)
+      return;
     auto& f = happened(event::type::failed, &s);
     f.call = call;
     f.token = e.token;
@@ -138,13 +158,15 @@ void mux::state::fail_calls(session& s, const failure& why, outcome of_sent) {
 void mux::state::drop_queues(session& s) {
   uint64_t released = 0;
   s.calls_in_.for_each([&](uint32_t, calls_in::entry& e) {
-    if (e.parked) released += e.parked->cost();
+    if (e.parked)
+      released += e.parked->cost();
     e.parked.reset();
   });
   for (size_t i = 0; i < lanes; ++i) {
     schedule_.remove(s.members_[i]);
     for (size_t k = 0; k < s.queues_[i].size(); ++k)
-      if (auto& q = s.queues_[i][k]; q.message) released += q.message.cost();
+      if (auto& q = s.queues_[i][k]; q.message)
+        released += q.message.cost();
     s.queues_[i].clear();
   }
   outbound_.release(released);
@@ -155,7 +177,8 @@ void mux::state::drop_queues(session& s) {
 
 void mux::state::bury(session& s) {
   auto forget = [&](bool& in_list, std::vector<session*>& list) {
-    if (std::exchange(in_list, false)) std::erase(list, &s);
+    if (std::exchange(in_list, false))
+      std::erase(list, &s);
   };
   forget(s.in_dirty_, dirty_);
   forget(s.in_lazy_, lazy_);
@@ -168,7 +191,8 @@ void mux::state::bury(session& s) {
   owed_session_ -= std::exchange(s.charged_session_, 0);
   s.state_ = session::state::over;
   s.words_ = 0;
-  if (last_session_ == &s) last_session_ = nullptr;
+  if (last_session_ == &s)
+    last_session_ = nullptr;
   sessions_.erase(s.id_);
   --(s.opened_here_ ? opened_here_ : opened_there_);
   graves_.emplace_back(&s);
@@ -177,30 +201,32 @@ void mux::state::bury(session& s) {
 // ---- the end of the link
 
 void mux::state::go_away(errc reason, std::string text) {
-  if (down_ || goaway_due_ || goaway_said_) return;
+  if (down_ || goaway_due_ || goaway_said_)
+    return;
   goaway_ = {reason, std::move(text), highest_peer_id_};
   goaway_due_ = true;
 }
 
-bool mux::state::drained() const {
-  return goaway_said_ && sessions_.size() == 0 && !wants_write();
-}
+bool mux::state::drained() const { return goaway_said_ && sessions_.size() == 0 && !wants_write(); }
 
 void mux::state::fail(errc reason, std::string text) {
-  if (down_) return;
+  if (down_)
+    return;
   fault_ = {reason, text};
   fault_due_ = true;
   go_down(reason, std::move(text));
 }
 
 void mux::state::go_down(errc reason, std::string text) {
-  if (down_) return;
+  if (down_)
+    return;
   down_ = true;
   std::vector<session*> all;
   sessions_.for_each([&](session& s) { all.push_back(&s); });
   std::sort(all.begin(), all.end(), [](auto* a, auto* b) { return a->id_ < b->id_; });
   for (auto* s : all) {
-    if (s->live()) finish(*s, session::state::over, because(reason, outcome::unknown, text));
+    if (s->live())
+      finish(*s, session::state::over, because(reason, outcome::unknown, text));
     bury(*s);
   }
   wanted_bytes_ = 0;

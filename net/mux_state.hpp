@@ -1,11 +1,11 @@
 #pragma once
+#include <functional>
+
 #include "net/control.hpp"
 #include "net/mux.hpp"
 #include "net/ring.hpp"
 #include "net/schedule.hpp"
 #include "net/session_table.hpp"
-
-#include <functional>
 
 namespace weir::net {
 
@@ -16,7 +16,8 @@ constexpr uint64_t reclaim_floor_messages = 16;
 constexpr uint64_t reply_room_bytes_min = 1280;
 /// One flight to the socket.
 constexpr size_t flight_bytes_max = 256 << 10;
-/// Credit that came back and is too little for a grant of its own leaves after this long; other waits are looked at as often.
+/// Credit that came back and is too little for a grant of its own leaves after this long; other waits are
+/// looked at as often.
 constexpr duration short_wait = std::chrono::milliseconds{10};
 
 /// The first `messages` of a run (all of it, if it has no more), which is shorter by them afterwards.
@@ -35,7 +36,8 @@ struct mux::state {
   void abort(session& s, errc reason, std::string text);
   /// Says `close` or `closed` as soon as it is time to.
   void settle_down(session& s);
-  /// Tells everybody that `s` is over and gives back what it holds, except for what the peer may still send to a tombstone.
+  /// Tells everybody that `s` is over and gives back what it holds, except for what the peer may still send
+  /// to a tombstone.
   void finish(session& s, session::state next, std::unique_ptr<failure> why);
   /// Forgets `s`; the object stays until the second `take_events` from now.
   void bury(session& s);
@@ -60,6 +62,8 @@ struct mux::state {
   void enqueue_reply(session& s, calls_in::entry& e, uint32_t call, outgoing m);
   /// Takes a queued message out; one that has left in part ends with `void`. False: it is not in the queue.
   bool take_out(session& s, lane in_lane, uint32_t call);
+  void drop_message(session& s, lane in_lane, session::queued& q);
+  void give_up_queues(session& s);
   void fail_call(session& s, uint32_t call, calls_out::entry& e, errc reason, std::string text);
   void free_call(session& s, uint32_t call, calls_out::entry& e);
   void fund_reply(session& s, uint32_t call, uint64_t bytes);
@@ -72,13 +76,14 @@ struct mux::state {
   void take_frame(const frame_header& h, const std::byte* body);
   session* session_of(uint32_t id, bool& late);
   void take_data(session& s, const frame_header& h, const std::byte* body);
-  void take_message(session& s, const frame_header& h, const message_view& v, const slab_ref& memory, uint64_t cost,
-                    time_point deadline);
-  void take_request(session& s, const frame_header& h, const message_view& v, const slab_ref& memory, uint64_t cost,
-                    time_point deadline);
+  void take_message(session& s, const frame_header& h, const message_view& v, const slab_ref& memory,
+                    uint64_t cost, time_point deadline);
+  void take_request(session& s, const frame_header& h, const message_view& v, const slab_ref& memory,
+                    uint64_t cost, time_point deadline);
   void take_reply(session& s, uint32_t call, const message_view& v, const slab_ref& memory);
   void take_fragment(session& s, const frame_header& h, const std::byte* body);
-  bool first_fragment(session& s, reassembly& part, const frame_header& h, const std::byte* body, uint32_t slice);
+  bool first_fragment(session& s, reassembly& part, const frame_header& h, const std::byte* body,
+                      uint32_t slice);
   void take_whole(session& s, reassembly& part, const frame_header& h);
   void take_void(session& s, reassembly& part, const frame_header& h);
   void discard(session& s, const frame_header& h, const std::byte* body);
@@ -101,13 +106,15 @@ struct mux::state {
   void on_reclaim(session& s, const say::reclaim& r);
   void on_reclaimed(session& s, const say::reclaimed& r);
   void on_abort(session& s, say::abort& a);
+  void over_with_closed(session& s);
   void on_close(session& s, const say::close& c);
   void on_closed(session& s, const say::closed& c);
   void on_cancelled(session& s, uint32_t call);
   void on_need(session& s, uint32_t call, uint64_t bytes);
   void on_fund(session& s, uint32_t call, uint64_t bytes);
   void on_unfunded(session& s, const say::unfunded& u);
-  /// The session that a control member names, or nullptr (late, or the link has failed because it was never opened).
+  /// The session that a control member names, or nullptr (late, or the link has failed because it was never
+  /// opened).
   session* named(uint32_t id);
 
   // ---- mux_credit.cpp: the inbound budget
@@ -194,7 +201,10 @@ struct mux::state {
   void expire_calls(session& s);
 
   // ---- mux_check.cpp
+  class complaints;
+  struct holdings;
   std::string check() const;
+  static void check_session(session& s, complaints& c, holdings& all);
 
   event& happened(event::type what, session* on);
   std::unique_ptr<failure> because(errc reason, outcome what, std::string text) const {

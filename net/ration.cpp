@@ -18,7 +18,8 @@ position lowest(const position& a, const position& b) {
 // ---- the sender's half
 
 bool ration_out::start(position limit) {
-  if (above_offset_max(limit)) return false;
+  if (above_offset_max(limit))
+    return false;
   limit_ = limit;
   return true;
 }
@@ -26,14 +27,17 @@ bool ration_out::start(position limit) {
 void ration_out::charge(uint64_t cost, uint64_t messages) {
   assert(covers(cost, messages));
   sent_ = sent_.plus(cost, messages);
-  if (!blocked_ || messages == 0) return; // a further fragment is not what waits
+  if (!blocked_ || messages == 0)
+    return; // a further fragment is not what waits
   blocked_ = false;
   unblocked_ = true;
 }
 
 ration_out::effect ration_out::raise(uint32_t epoch, position limit) {
-  if (above_offset_max(limit)) return effect::overflow;
-  if (epoch < epoch_) return effect::none;
+  if (above_offset_max(limit))
+    return effect::overflow;
+  if (epoch < epoch_)
+    return effect::none;
   auto before = limit_;
   limit_ = highest(limit_, limit); // only `reclaim` lowers it
   epoch_ = epoch;
@@ -41,7 +45,8 @@ ration_out::effect ration_out::raise(uint32_t epoch, position limit) {
 }
 
 position ration_out::reclaim(uint32_t epoch, uint64_t floor_bytes, uint64_t floor_messages) {
-  if (epoch <= epoch_) return limit_;
+  if (epoch <= epoch_)
+    return limit_;
   epoch_ = epoch;
   limit_ = lowest(limit_, sent_.plus(floor_bytes, floor_messages));
   return limit_;
@@ -49,7 +54,8 @@ position ration_out::reclaim(uint32_t epoch, uint64_t floor_bytes, uint64_t floo
 
 void ration_out::block(uint64_t cost, uint64_t backlog, time_point now) {
   auto need = sent_.bytes + cost;
-  if (!blocked_) blocked_since_ = now;
+  if (!blocked_)
+    blocked_since_ = now;
   if (!blocked_ || need != state_.need) {
     report_at_ = now;
     report_every_ = report_first;
@@ -59,7 +65,8 @@ void ration_out::block(uint64_t cost, uint64_t backlog, time_point now) {
 }
 
 std::optional<blocked_state> ration_out::report(time_point now) {
-  if (!blocked_ || now < report_at_) return std::nullopt;
+  if (!blocked_ || now < report_at_)
+    return std::nullopt;
   report_at_ = now + report_every_;
   report_every_ = std::min(report_every_ * 2, report_longest);
   state_.epoch = epoch_;
@@ -78,9 +85,11 @@ position ration_in::target() const {
 }
 
 bool ration_in::arrive(uint64_t bytes, uint64_t messages) {
-  if (bytes > granted_.bytes - received_.bytes || messages > granted_.messages - received_.messages) return false;
+  if (bytes > granted_.bytes - received_.bytes || messages > granted_.messages - received_.messages)
+    return false;
   received_ = received_.plus(bytes, messages);
-  if (messages > 0) blocked_.reset(); // what waited has been sent: `blocked` never overtakes data
+  if (messages > 0)
+    blocked_.reset(); // what waited has been sent: `blocked` never overtakes data
   return true;
 }
 
@@ -90,14 +99,17 @@ void ration_in::consume(uint64_t bytes, uint64_t messages) {
 }
 
 bool ration_in::peer_blocked(const blocked_state& s) {
-  if (settled_ || s.epoch > epoch_ || s.need > offset_max) return false;
+  if (settled_ || s.epoch > epoch_ || s.need > offset_max)
+    return false;
   blocked_ = s;
   return s.epoch < epoch_ || s.limit.bytes < granted_.bytes || s.limit.messages < granted_.messages;
 }
 
 uint64_t ration_in::unfunded_bytes() const {
-  if (!blocked_ || blocked_->need <= granted_.bytes || blocked_->need <= received_.bytes) return 0;
-  if (blocked_->need - received_.bytes <= options_.bytes) return 0; // fits W once what came before is consumed
+  if (!blocked_ || blocked_->need <= granted_.bytes || blocked_->need <= received_.bytes)
+    return 0;
+  if (blocked_->need - received_.bytes <= options_.bytes)
+    return 0; // fits W once what came before is consumed
   auto without = consumed_.bytes + options_.bytes;
   return blocked_->need > without ? blocked_->need - without : 0;
 }
@@ -108,24 +120,29 @@ void ration_in::fund() {
 }
 
 bool ration_in::unadvertised() const {
-  if (settled_ || reclaiming_ != 0) return false;
+  if (settled_ || reclaiming_ != 0)
+    return false;
   auto t = target();
   return t.bytes > granted_.bytes || t.messages > granted_.messages;
 }
 
 bool ration_in::grant_due() const {
-  if (!unadvertised()) return false;
+  if (!unadvertised())
+    return false;
   auto t = target();
   auto due = [&](uint64_t can, uint64_t said, uint64_t w) {
     return can > said && can - said >= std::max<uint64_t>(1, w / options_.grant_at);
   };
-  if (due(t.bytes, granted_.bytes, options_.bytes)) return true;
-  if (due(t.messages, granted_.messages, options_.messages)) return true;
+  if (due(t.bytes, granted_.bytes, options_.bytes))
+    return true;
+  if (due(t.messages, granted_.messages, options_.messages))
+    return true;
   return blocked_ && t.bytes >= blocked_->need && t.messages > received_.messages;
 }
 
 std::optional<position> ration_in::take_grant() {
-  if (!unadvertised()) return std::nullopt;
+  if (!unadvertised())
+    return std::nullopt;
   granted_ = highest(granted_, target());
   return granted_;
 }
@@ -136,8 +153,10 @@ uint32_t ration_in::reclaim() {
 }
 
 bool ration_in::reclaimed(uint32_t epoch, position limit) {
-  if (reclaiming_ == 0 || epoch != reclaiming_) return false;
-  if (!received_.within(limit) || !limit.within(granted_)) return false;
+  if (reclaiming_ == 0 || epoch != reclaiming_)
+    return false;
+  if (!received_.within(limit) || !limit.within(granted_))
+    return false;
   granted_ = limit;
   funded_bytes_ = 0; // target() must not bring it back
   reclaiming_ = 0;
@@ -145,7 +164,8 @@ bool ration_in::reclaimed(uint32_t epoch, position limit) {
 }
 
 bool ration_in::settle(position final) {
-  if (!received_.within(final) || !final.within(granted_)) return false;
+  if (!received_.within(final) || !final.within(granted_))
+    return false;
   granted_ = final;
   settled_ = true;
   funded_bytes_ = 0;

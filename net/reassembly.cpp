@@ -27,8 +27,10 @@ void reassembly::begin_discarded(uint64_t total, uint32_t id) {
 
 errc reassembly::append(const std::byte* at, uint32_t n, bool last, time_point now) {
   assert(active());
-  if (n > missing() || last != (n == missing())) return errc::malformed_message;
-  if (memory_) std::memcpy(memory_->data() + got_, at, n);
+  if (n > missing() || last != (n == missing()))
+    return errc::malformed_message;
+  if (memory_)
+    std::memcpy(memory_->data() + got_, at, n);
   got_ += n;
   last_at_ = now;
   return errc::none;

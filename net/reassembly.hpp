@@ -4,8 +4,8 @@
 
 namespace weir::net {
 
-/// One message in fragments as it comes in, one per session and lane. Memory is taken by `begin`, so the total length must have been
-/// checked against limits and credit before.
+/// One message in fragments as it comes in, one per session and lane. Memory is taken by `begin`, so the
+/// total length must have been checked against limits and credit before.
 class reassembly {
 public:
   bool active() const { return total_ != 0; }
@@ -17,7 +17,8 @@ public:
   errc begin(uint64_t total, uint32_t id, time_point deadline, slab_pool& from);
   /// Starts a message that nobody wants.
   void begin_discarded(uint64_t total, uint32_t id);
-  /// Another slice. errc::none, or malformed_message when it goes beyond the total, ends short of it, or ends without `last`.
+  /// Another slice. errc::none, or malformed_message when it goes beyond the total, ends short of it, or ends
+  /// without `last`.
   errc append(const std::byte* at, uint32_t n, bool last, time_point now);
   /// True when everything has come.
   bool complete() const { return active() && got_ == total_; }
@@ -26,7 +27,9 @@ public:
   /// Frees the memory: the message was handed on, void, or its session is over.
   void reset();
 
-  message_view view() const { return {reinterpret_cast<const uint64_t*>(memory_->data()), static_cast<uint32_t>(total_ / 8)}; }
+  message_view view() const {
+    return {reinterpret_cast<const uint64_t*>(memory_->data()), static_cast<uint32_t>(total_ / 8)};
+  }
   const slab_ref& memory() const { return memory_; }
   uint64_t total() const { return total_; }
   uint64_t got() const { return got_; }

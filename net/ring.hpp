@@ -7,8 +7,9 @@
 
 namespace weir::net {
 
-/// A queue in one block of memory that grows by doubling and is used again and again: no allocation per element, unlike std::deque.
-/// Popped elements are reset to T{} at once, so they hold no memory. Whoever owns one bounds it.
+/// A queue in one block of memory that grows by doubling and is used again and again: no allocation per
+/// element, unlike std::deque. Popped elements are reset to T{} at once, so they hold no memory. Whoever owns
+/// one bounds it.
 template <class T>
 class ring {
 public:
@@ -22,7 +23,8 @@ public:
   T& back() { return (*this)[size_ - 1]; }
 
   void push_back(T x) {
-    if (size_ == items_.size()) grow();
+    if (size_ == items_.size())
+      grow();
     items_[(first_ + size_++) & mask()] = std::move(x);
   }
   void pop_front() {
@@ -32,18 +34,22 @@ public:
     --size_;
   }
   void clear() {
-    while (!empty()) pop_front();
+    while (!empty())
+      pop_front();
   }
   /// Takes out every element for which `drop` is true, in order.
   template <class F>
   void erase_if(F drop) {
     size_t kept = 0;
     for (size_t i = 0; i < size_; ++i) {
-      if (drop((*this)[i])) continue;
-      if (kept != i) (*this)[kept] = std::move((*this)[i]);
+      if (drop((*this)[i]))
+        continue;
+      if (kept != i)
+        (*this)[kept] = std::move((*this)[i]);
       ++kept;
     }
-    for (auto i = kept; i < size_; ++i) (*this)[i] = T{};
+    for (auto i = kept; i < size_; ++i)
+      (*this)[i] = T{};
     size_ = kept;
   }
 
@@ -51,7 +57,8 @@ private:
   size_t mask() const { return items_.size() - 1; }
   void grow() {
     std::vector<T> wider(items_.empty() ? 8 : items_.size() * 2);
-    for (size_t i = 0; i < size_; ++i) wider[i] = std::move((*this)[i]);
+    for (size_t i = 0; i < size_; ++i)
+      wider[i] = std::move((*this)[i]);
     items_ = std::move(wider);
     first_ = 0;
   }

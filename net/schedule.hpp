@@ -1,14 +1,15 @@
 #pragma once
+#include <array>
+
 #include "net/frame.hpp"
 #include "net/ring.hpp"
 
-#include <array>
-
 namespace weir::net {
 
-/// Who writes next on one link. Lanes by rank, reply > normal > bulk, but while it has something to send normal keeps a quarter of the
-/// bytes and bulk a twentieth. Within a lane sessions take turns by bytes (deficit round robin: whoever sent more than its turn waits
-/// until the others have caught up, so the next frame's size need not be known).
+/// Who writes next on one link. Lanes by rank, reply > normal > bulk, but while it has something to send
+/// normal keeps a quarter of the bytes and bulk a twentieth. Within a lane sessions take turns by bytes
+/// (deficit round robin: whoever sent more than its turn waits until the others have caught up, so the next
+/// frame's size need not be known).
 class schedule {
 public:
   /// One lane of one session; part of the session, which must leave before it dies.
@@ -23,12 +24,14 @@ public:
   void add(member& m);
   void remove(member& m);
   bool empty() const { return waiting_ == 0; }
-  /// Whose turn it is; its deficit is positive. nullptr: nobody waits. The same again until `sent` or `remove`.
+  /// Whose turn it is; its deficit is positive. nullptr: nobody waits. The same again until `sent` or
+  /// `remove`.
   member* next();
   /// What `m` = next() did with its turn: `bytes` sent; `more`: it has something left that may be sent now.
   void sent(member& m, uint64_t bytes, bool more);
 
-  /// Bytes per turn: so small that nobody waits long, so large that a session with small messages fills it from one queue.
+  /// Bytes per turn: so small that nobody waits long, so large that a session with small messages fills it
+  /// from one queue.
   static constexpr int64_t turn_bytes = 16 << 10;
   /// Of all bytes, while it has something to send: 1 / share.
   static constexpr std::array<int64_t, lanes> share{1, 4, 20};

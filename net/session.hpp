@@ -1,4 +1,9 @@
 #pragma once
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "net/calls.hpp"
 #include "net/message.hpp"
 #include "net/ration.hpp"
@@ -6,20 +11,16 @@
 #include "net/ring.hpp"
 #include "net/schedule.hpp"
 
-#include <array>
-#include <string>
-#include <utility>
-#include <vector>
-
 namespace weir::net {
 
-/// One conversation on a link, as the protocol sees it. Owned by the mux; others look at it and keep `owner`. A session that is over
-/// stays where it is until the second `take_events` after its `ended`, and everything asked of it then is done without effect.
+/// One conversation on a link, as the protocol sees it. Owned by the mux; others look at it and keep `owner`.
+/// A session that is over stays where it is until the second `take_events` after its `ended`, and everything
+/// asked of it then is done without effect.
 class session {
 public:
   enum class state : uint8_t {
-    opening,   ///< we said `open`, the answer has not come
-    offered,   ///< the peer said `open`, we have not answered
+    opening, ///< we said `open`, the answer has not come
+    offered, ///< the peer said `open`, we have not answered
     open,
     closing,   ///< we said (or will say) `close`
     tombstone, ///< aborted by us; discards and counts until the peer has said what it sent
@@ -62,8 +63,9 @@ private:
   struct queued {
     outgoing message;
     uint32_t call = 0;
-    uint32_t sent_bytes = 0; ///< of a message in fragments: handed over so far
-    bool voided = false;     ///< given up in the middle: ends with a `void` fragment
+    uint32_t sent_bytes = 0;     ///< of a message in fragments: handed over so far
+    bool voided = false;         ///< given up in the middle: ends with a `void` fragment
+    uint32_t promised_bytes = 0; ///< of a voided one: what nobody else may use until the `void` has left
     time_point deadline = time_point::max();
   };
   /// What must be said of this session: a set, so it is bounded whatever happens before it can be written.
@@ -96,11 +98,13 @@ private:
   std::array<schedule::member, lanes> members_;
   uint64_t queued_bytes_ = 0, queued_messages_ = 0;
   uint64_t message_max_out_ = 0;
-  uint64_t promised_out_ = 0;        ///< what is still to be sent of messages in fragments whose first has left
-  lane blocked_lane_ = lane::normal; ///< whose head waits for the ration; the other lane does not take it away
-  uint64_t wanted_cost_ = 0;         ///< said by `want_credit` for a message that is not queued
+  uint64_t promised_out_ = 0; ///< what is still to be sent of messages in fragments whose first has left
+  lane
+      blocked_lane_ = lane::normal; ///< whose head waits for the ration; the other lane does not take it away
+  uint64_t wanted_cost_ = 0;        ///< said by `want_credit` for a message that is not queued
   errc blocked_reason_ = errc::none;
-  uint64_t refused_cost_ = 0, refused_room_ = 0; ///< what the outbound ledger and the inbound budget had no room for
+  uint64_t refused_cost_ = 0,
+           refused_room_ = 0; ///< what the outbound ledger and the inbound budget had no room for
 
   // ---- data in
   ration_in in_;
@@ -108,8 +112,8 @@ private:
   uint64_t promised_in_ = 0; ///< as promised_out_, of the peer
   uint64_t message_max_in_ = 0;
   uint64_t charged_session_ = 0, charged_large_ = 0; ///< in the inbound budget
-  time_point funded_at_ = time_point::max();         ///< the last step of a funded message that has not come whole
-  time_point reclaim_at_ = time_point::max();        ///< when `reclaim` was asked, until its answer
+  time_point funded_at_ = time_point::max();  ///< the last step of a funded message that has not come whole
+  time_point reclaim_at_ = time_point::max(); ///< when `reclaim` was asked, until its answer
 
   // ---- calls
   calls_out calls_out_;

@@ -8,6 +8,8 @@ namespace weir {
 
 namespace detail {
 
+void init_own_types() { init_caf_types<caf::id_block::weir>(); }
+
 net::outgoing finish_message(message_out& m, size_t& expected_bytes) {
   auto out = m.get().builder.finish();
   expected_bytes = out.body_bytes;
@@ -41,6 +43,7 @@ uint64_t actor_core::start_call(const ref_base& to, const call_options& o, messa
   a.in_lane = static_cast<net::lane>(o.lane);
   auto& gate = *session.entrance();
   if (!gate.admit(a.message.cost(), 1)) {
+    net::message_builder::take_back(std::move(a.message));
     put(self_ptr(), nullptr,
         actors::reply{token, failure{errc::overloaded, outcome::not_executed,
                                      fmt::format("{} bytes in {} messages wait for the session already (send-buffer)",
@@ -57,6 +60,7 @@ bool actor_core::start_tell(const ref_base& to, message_out& m, lane l) {
   a.message = finish_message(m, expected_bytes_);
   a.in_lane = static_cast<net::lane>(l);
   if (session.entrance()->over() || !session.entrance()->admit(a.message.cost(), 1)) {
+    net::message_builder::take_back(std::move(a.message));
     note_undelivered(to.handle().id(), 1);
     return false;
   }
@@ -150,7 +154,7 @@ caf::behavior actor::make_behavior() {
   return {[this](actors::reply& r) { core_->on_reply(r); }};
 }
 
-actor::resume_result actor::resume(execution_context* ctx, size_t max_throughput) {
+actor::resume_result actor::resume(caf_context* ctx, size_t max_throughput) {
   auto r = pinnable::resume(ctx, max_throughput);
   core_->flush();
   return r;

@@ -1,8 +1,7 @@
+#include <cerrno>
 #include <csignal>
 
 #include <semaphore.h>
-
-#include <cerrno>
 
 #include <weir/main.hpp>
 

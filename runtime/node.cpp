@@ -63,6 +63,22 @@ auto ask_loop(actors::loop& l, F f) {
   return done.get_future().get();
 }
 
+/// An allowance goes back to the budget of its loop when the service and the last message that it held are gone. Any thread.
+struct allowance_end {
+  std::weak_ptr<actors::loop> home;
+  std::shared_ptr<std::atomic<uint64_t>> all;
+
+  void operator()(actors::held_allowance* a) const {
+    auto bytes = a->bytes_max();
+    delete a;
+    if (auto l = home.lock())
+      l->post([raw = l.get(), sum = all, bytes] {
+        raw->inbound().give(net::charge::held, bytes);
+        *sum -= bytes;
+      });
+  }
+};
+
 } // namespace
 
 struct node::state {
@@ -79,7 +95,7 @@ struct node::state {
   std::vector<std::string> addresses;
   std::vector<net::uri> peers;
   size_t spawned_kept = 64;
-  uint64_t held_bytes = 0;
+  std::shared_ptr<std::atomic<uint64_t>> held_bytes = std::make_shared<std::atomic<uint64_t>>(); // of all allowances
   std::atomic<size_t> next_loop{0};
   bool stopped = false;
 };
@@ -121,7 +137,7 @@ node::node(caf::actor_system& sys, node_options o) : state_(std::make_unique<sta
 
 node::~node() { stop(); }
 
-execution_context* node::next_loop() {
+caf_context* node::next_loop() {
   auto& s = *state_;
   return s.loops[s.next_loop++ % s.loops.size()]->own();
 }
@@ -176,15 +192,13 @@ result<void> node::serve_typed(std::string name, uint64_t type, bool stream, con
     if (!s.loops[0]->here()) // a handler that is missing is an error now, not when it is called
       if (auto why = service->started().get(); why.code != errc::none) return bad(why.text);
   }
-  auto& budget = s.loops[0]->inbound();
-  auto allowance = std::make_shared<actors::held_allowance>(s.options.held_bytes, s.options.held_messages);
-  if (!ask_loop(*s.loops[0], [&] { return budget.take(net::charge::held, s.options.held_bytes); }))
+  auto bytes = s.options.held_bytes;
+  auto take = [&] { return s.loops[0]->inbound().take(net::charge::held, bytes) && (*s.held_bytes += bytes, true); };
+  if (!ask_loop(*s.loops[0], take))
     return {errc::no_budget, fmt::format("cannot serve '{}': the budget has no {} bytes left for what it may hold (held-bytes)", name,
-                                         s.options.held_bytes)};
-  {
-    std::lock_guard guard{s.mutex};
-    s.held_bytes += s.options.held_bytes;
-  }
+                                         bytes)};
+  std::shared_ptr<actors::held_allowance> allowance{new actors::held_allowance(bytes, s.options.held_messages),
+                                                    allowance_end{s.loops[0], s.held_bytes}};
   auto mailbox = o.mailbox_messages ? o.mailbox_messages : s.options.mailbox_messages;
   put(s.dispatcher, nullptr, actors::serve_service{std::move(name), type, stream, by, mailbox, std::move(allowance)});
   return {};
@@ -223,10 +237,9 @@ node_stats node::stats() const {
       n.pinned += l->inbound().pinned();
       n.outbound += l->outbound().bytes();
       n.refused += l->inbound().refused();
+      if (l == state_->loops[0]) n.base_line += *state_->held_bytes; // which changes on this loop only
       return 0;
     });
-  std::lock_guard guard{state_->mutex};
-  n.base_line += state_->held_bytes;
   return n;
 }
 

@@ -1,8 +1,7 @@
 // Calls the service of calculator_server.cpp: calculator_client --connect tcp://127.0.0.1:7000
 
-#include <fmt/format.h>
-
 #include <caf/scoped_actor.hpp>
+#include <fmt/format.h>
 
 #include <weir/main.hpp>
 #include <weir/node.hpp>
@@ -38,7 +37,7 @@ private:
 
 void caf_main(caf::actor_system& sys, const weir::config& cfg) {
   weir::node node{sys, cfg};
-  caf::scoped_actor{sys}->wait_for(node.spawn<customer>(node.lookup<Calculator>("calculator")));
+  caf::scoped_actor { sys } -> wait_for(node.spawn<customer>(node.lookup<Calculator>("calculator")));
 }
 
 WEIR_MAIN()

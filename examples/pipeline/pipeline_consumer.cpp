@@ -3,9 +3,8 @@
 #include <map>
 #include <thread>
 
-#include <fmt/format.h>
-
 #include <caf/scoped_actor.hpp>
+#include <fmt/format.h>
 
 #include <weir/main.hpp>
 #include <weir/node.hpp>
@@ -62,13 +61,13 @@ private:
 
 int caf_main(caf::actor_system& sys, const consumer_config& cfg) {
   weir::node node{sys, cfg};
-  uint64_t wrong = 0;                                   // written by the consumer, read when it has ended
+  uint64_t wrong = 0;                                      // written by the consumer, read when it has ended
   auto last = sys.spawn<consumer>(std::cref(cfg), &wrong); // on CAF's scheduler: its handler may take long
   node.serve<Square>("consumer", last);
   for (auto& at : node.addresses())
     fmt::print("READY {}\n", at);
   std::fflush(stdout);
-  caf::scoped_actor{sys}->wait_for(last);
+  caf::scoped_actor { sys } -> wait_for(last);
   return wrong == 0 ? 0 : 1;
 }
 

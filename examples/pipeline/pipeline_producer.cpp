@@ -1,4 +1,5 @@
-// Streams the numbers 1 to N into the stage, on several streams at the same time. Three processes make the pipeline:
+// Streams the numbers 1 to N into the stage, on several streams at the same time. Three processes make the
+// pipeline:
 //
 //     pipeline_consumer --listen tcp://127.0.0.1:7002 --streams 3
 //     pipeline_stage    --listen tcp://127.0.0.1:7001 --connect tcp://127.0.0.1:7002
@@ -6,9 +7,8 @@
 
 #include <vector>
 
-#include <fmt/format.h>
-
 #include <caf/scoped_actor.hpp>
+#include <fmt/format.h>
 
 #include <weir/main.hpp>
 #include <weir/node.hpp>
@@ -66,7 +66,7 @@ int caf_main(caf::actor_system& sys, const producer_config& cfg) {
   std::vector<caf::actor> all;
   for (uint32_t i = 0; i < cfg.streams; ++i)
     all.push_back(node.spawn<producer>(stage, cfg.numbers, &failed));
-  caf::scoped_actor{sys}->wait_for(all);
+  caf::scoped_actor { sys } -> wait_for(all);
   return failed;
 }
 

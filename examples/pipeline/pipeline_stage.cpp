@@ -1,8 +1,8 @@
 // Squares what it gets and passes it on: the middle of the pipeline (see pipeline_producer.cpp).
 //
-// Each incoming stream has an outgoing one of its own. What cannot go on yet is kept by its lease: it stays charged to the stream that it
-// came on, so the ration of that stream bounds what waits here, its producer waits when the ration is used up, and the other streams
-// notice nothing.
+// Each incoming stream has an outgoing one of its own. What cannot go on yet is kept by its lease: it stays
+// charged to the stream that it came on, so the ration of that stream bounds what waits here, its producer
+// waits when the ration is used up, and the other streams notice nothing.
 
 #include <algorithm>
 #include <deque>

@@ -38,15 +38,16 @@ struct outcome {
   }
 };
 
-/// Reads the files, gives each worker as much as it has credit for, and collects the counts. It reads files, so it is spawned `detached`,
-/// on a thread of its own.
+/// Reads the files, gives each worker as much as it has credit for, and collects the counts. It reads files,
+/// so it is spawned `detached`, on a thread of its own.
 class coordinator : public weir::actor {
 public:
   struct worker {
     weir::ref<Chunk> counting;
     weir::ref<Totals> totals;
   };
-  /// Calls `progress` with the bytes that were read, now and then. `result` is complete when this actor has ended.
+  /// Calls `progress` with the bytes that were read, now and then. `result` is complete when this actor has
+  /// ended.
   coordinator(caf::actor_config& c, const std::vector<worker>& workers, piece_reader files,
               std::function<void(uint64_t)> progress, outcome* result)
       : actor(c), files_(std::move(files)), progress_(std::move(progress)), result_(result) {

@@ -46,8 +46,8 @@ struct input_file {
   uint64_t bytes = 0; ///< when it was looked at
 };
 
-/// The regular files of `path`, which is one or is a directory, as `find -H path -xtype f` finds them: links to files are followed, links
-/// to directories are not, so that there are no loops. Throws input_error.
+/// The regular files of `path`, which is one or is a directory, as `find -H path -xtype f` finds them: links
+/// to files are followed, links to directories are not, so that there are no loops. Throws input_error.
 inline void list_files(const std::filesystem::path& path, std::vector<input_file>& to, bool top = true) {
   namespace fs = std::filesystem;
   std::error_code error;

@@ -25,8 +25,8 @@ inline std::vector<std::string> own_arguments() {
   return all;
 }
 
-/// A child that runs this program with other arguments, in a process of its own. It ends when this object or the thread that made it
-/// does.
+/// A child that runs this program with other arguments, in a process of its own. It ends when this object or
+/// the thread that made it does.
 class worker_process {
 public:
   explicit worker_process(const std::vector<std::string>& arguments) {
@@ -60,12 +60,14 @@ public:
 
   pid_t pid() const { return pid_; }
 
-  /// Where it listens: what stands behind READY on its first line. Throws std::runtime_error when that does not come.
+  /// Where it listens: what stands behind READY on its first line. Throws std::runtime_error when that does
+  /// not come.
   std::string address(std::chrono::milliseconds limit) {
     std::string line;
     auto until = std::chrono::steady_clock::now() + limit;
     while (line.empty() || line.back() != '\n') {
-      auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+      auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until -
+                                                                        std::chrono::steady_clock::now());
       pollfd wait{output_, POLLIN, 0};
       char c = 0;
       if (left.count() <= 0 || poll(&wait, 1, static_cast<int>(left.count())) == 0)

@@ -1,15 +1,16 @@
-// Counts lines, words and bytes as `LC_ALL=C wc` does, and how often each word occurs, with other processes doing the counting:
+// Counts lines, words and bytes as `LC_ALL=C wc` does, and how often each word occurs, with other processes
+// doing the counting:
 //
 //     wordcount --workers 4 /usr/share/common-licenses
 //
-// The program starts its workers itself (the same program with --worker), each of them a node with two services. It reads the files and
-// streams them to the workers under credit: what it reads ahead is bounded by their rations, however large the files are.
+// The program starts its workers itself (the same program with --worker), each of them a node with two
+// services. It reads the files and streams them to the workers under credit: what it reads ahead is bounded
+// by their rations, however large the files are.
 
 #include <chrono>
 
-#include <fmt/format.h>
-
 #include <caf/scoped_actor.hpp>
+#include <fmt/format.h>
 
 #include <weir/main.hpp>
 #include <weir/node.hpp>
@@ -108,13 +109,13 @@ struct report {
   }
 
   void print_json() const {
-    fmt::print(R"({{"files":{},"lines":{},"words":{},"bytes":{},"distinct":{},"long_words":{},)", files, of.sum.lines,
-               of.sum.words, of.sum.bytes, of.words.size(), of.long_words);
-    fmt::print(R"("seconds":{:.3f},"mb_per_s":{:.1f},"peak_rss_mb":{:.1f},"workers":[)", time.count(), mb_per_s(),
-               peak_bytes() / 1e6);
+    fmt::print(R"({{"files":{},"lines":{},"words":{},"bytes":{},"distinct":{},"long_words":{},)", files,
+               of.sum.lines, of.sum.words, of.sum.bytes, of.words.size(), of.long_words);
+    fmt::print(R"("seconds":{:.3f},"mb_per_s":{:.1f},"peak_rss_mb":{:.1f},"workers":[)", time.count(),
+               mb_per_s(), peak_bytes() / 1e6);
     for (size_t i = 0; i < of.parts.size(); ++i)
-      fmt::print(R"({}{{"chunks":{},"bytes":{},"peak_rss_mb":{:.1f}}})", i ? "," : "", of.parts[i].chunks_counted,
-                 of.parts[i].sum.bytes, of.parts[i].peak_bytes / 1e6);
+      fmt::print(R"({}{{"chunks":{},"bytes":{},"peak_rss_mb":{:.1f}}})", i ? "," : "",
+                 of.parts[i].chunks_counted, of.parts[i].sum.bytes, of.parts[i].peak_bytes / 1e6);
     fmt::print(R"(],"top":[)");
     const char* comma = "";
     for (auto& [word, count] : of.words.most_frequent(top)) {
@@ -146,9 +147,10 @@ outcome count(caf::actor_system& sys, const config& cfg, std::vector<input_file>
   outcome result;
   progress_line line{all};
   auto who = sys.spawn<coordinator, caf::detached>(
-      workers, piece_reader{std::move(files), cfg.chunk.value}, [&line](uint64_t n) { line.show(n); }, &result);
+      workers, piece_reader{std::move(files), cfg.chunk.value}, [&line](uint64_t n) { line.show(n); },
+      &result);
   workers.clear();
-  caf::scoped_actor{sys}->wait_for(who);
+  caf::scoped_actor { sys } -> wait_for(who);
   return result;
 }
 
@@ -165,7 +167,8 @@ int run(caf::actor_system& sys, const config& cfg) {
   cfg.json ? r.print_json() : r.print_tables();
   if (!result.lost())
     return EXIT_SUCCESS;
-  fmt::print(stderr, "wordcount: lost: {} bytes were read, {} counted\n", result.bytes_read, result.sum.bytes);
+  fmt::print(stderr, "wordcount: lost: {} bytes were read, {} counted\n", result.bytes_read,
+             result.sum.bytes);
   return EXIT_FAILURE;
 }
 

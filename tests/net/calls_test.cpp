@@ -1,8 +1,8 @@
-#include "net/calls.hpp"
+#include <set>
 
 #include <gtest/gtest.h>
 
-#include <set>
+#include "net/calls.hpp"
 
 namespace weir::net {
 namespace {

@@ -1,9 +1,8 @@
-#include "net/control.hpp"
-
-#include "net/wire.capnp.h"
-
 #include <capnp/serialize.h>
 #include <gtest/gtest.h>
+
+#include "net/control.hpp"
+#include "net/wire.capnp.h"
 
 namespace weir::net::say {
 namespace {
@@ -95,7 +94,8 @@ TEST_F(Control, AFullFrameFitsItsLimit) {
   size_t left = entries_bytes_max;
   for (uint32_t i = 0;; ++i) {
     open o{i, std::string(255, 's'), 1, false, 1, {1, 1}};
-    if (encoded_bytes(o) > left) break;
+    if (encoded_bytes(o) > left)
+      break;
     left -= encoded_bytes(o);
     c.opens.push_back(o);
   }
@@ -106,7 +106,8 @@ TEST_F(Control, AFullFrameFitsItsLimit) {
 TEST_F(Control, AFrameFullOfAnythingFitsItsLimit) {
   auto fill = [](auto entry, auto list) {
     control c;
-    for (auto left = entries_bytes_max; encoded_bytes(entry) <= left; left -= encoded_bytes(entry)) (c.*list).push_back(entry);
+    for (auto left = entries_bytes_max; encoded_bytes(entry) <= left; left -= encoded_bytes(entry))
+      (c.*list).push_back(entry);
     EXPECT_LE(encode(c).body_bytes, control_bytes_max);
   };
   fill(opened{}, &control::openeds);
@@ -150,7 +151,9 @@ TEST_F(Control, ANameThatIsTooLongIsRefused) {
 TEST_F(Control, WhatIsNoMessageIsRefused) {
   EXPECT_EQ(decode_words({}), errc::malformed_control);
   EXPECT_EQ(decode_words({uint64_t{9} << 32, 0}), errc::malformed_control);
-  EXPECT_EQ(decode_words({uint64_t{1} << 32, uint64_t{0x7ffffff0} | uint64_t{1} << 32}), errc::malformed_control) << "a root beyond the end";
+  EXPECT_EQ(decode_words({uint64_t{1} << 32, uint64_t{0x7ffffff0} | uint64_t{1} << 32}),
+            errc::malformed_control)
+      << "a root beyond the end";
 }
 
 /// A struct list of 2^28 elements of no size: 40 bytes that claim to be gigabytes.
@@ -163,7 +166,8 @@ TEST_F(Control, AListOfManyNothingsIsRefused) {
   std::memcpy(words.data(), flat.begin(), flat.size() * 8);
   for (auto& w : words) {
     auto is_list = (w & 3) == 1 && (w >> 32 & 7) == 7 && w >> 35 == 5; // the one list of one grant
-    if (!is_list) continue;
+    if (!is_list)
+      continue;
     w = (w & 0xffffffff) | uint64_t{7} << 32; // no words behind the tag
     auto tag = &w + 1 + (static_cast<int32_t>(w) >> 2);
     *tag = uint64_t{1u << 28} << 2; // 2^28 elements of 0 + 0 words

@@ -1,8 +1,8 @@
-#include "net/frame.hpp"
-
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
+
+#include "net/frame.hpp"
 
 namespace weir::net {
 namespace {
@@ -15,7 +15,8 @@ frame_header good(frame_kind kind) {
   h.kind = kind;
   h.length = 64;
   h.session = kind == frame_kind::control ? 0 : 5;
-  if (kind != frame_kind::control) h.flags = static_cast<uint8_t>(lane::normal);
+  if (kind != frame_kind::control)
+    h.flags = static_cast<uint8_t>(lane::normal);
   return h;
 }
 
@@ -56,7 +57,8 @@ TEST(Frame, AHeaderThatCannotBeIsMalformed) {
   EXPECT_EQ(broken(frame_kind::message, [](auto& h) { h.flags |= 0x20; }), errc::malformed_frame);
   EXPECT_EQ(broken(frame_kind::message, [](auto& h) { h.flags |= flag::last; }), errc::malformed_frame);
   EXPECT_EQ(broken(frame_kind::fragment, [](auto& h) { h.length = 0; }), errc::malformed_frame);
-  EXPECT_EQ(broken(frame_kind::fragment, [](auto& h) { h.flags |= flag::void_ | flag::last; }), errc::malformed_frame);
+  EXPECT_EQ(broken(frame_kind::fragment, [](auto& h) { h.flags |= flag::void_ | flag::last; }),
+            errc::malformed_frame);
   EXPECT_EQ(broken(frame_kind::control, [](auto& h) { h.session = 1; }), errc::malformed_frame);
   EXPECT_EQ(broken(frame_kind::control, [](auto& h) { h.id = 1; }), errc::malformed_frame);
 }
@@ -87,9 +89,7 @@ TEST(Frame, NoTimeLeftIsStillADeadline) {
   EXPECT_EQ(decode_ttl(encode_ttl(microseconds{1})), milliseconds{1});
 }
 
-TEST(Frame, VeryLongTimesAreCut) {
-  EXPECT_EQ(decode_ttl(encode_ttl(hours{1000})), milliseconds{4095 << 15});
-}
+TEST(Frame, VeryLongTimesAreCut) { EXPECT_EQ(decode_ttl(encode_ttl(hours{1000})), milliseconds{4095 << 15}); }
 
 RC_GTEST_PROP(Frame, TimeLeftIsRoundedUpByLessThanAThousandth, ()) {
   auto ms = *rc::gen::inRange<int64_t>(1, int64_t{4095} << 15);

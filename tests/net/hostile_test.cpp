@@ -1,20 +1,26 @@
-#include "tests/support/raw_peer.hpp"
+#include <cstring>
+#include <memory>
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include "tests/support/raw_peer.hpp"
 
 // What a broken or hostile peer may say: refused with a reason that it can read, and the node is unharmed.
 namespace weir::net {
 namespace {
+using std::chrono::seconds;
 using test::raw_peer;
 using test::server_settings;
-using std::chrono::seconds;
 using type = event::type;
 
 struct Hostile : testing::Test {
   raw_peer p;
 
+  /// The same from the beginning.
+  void restart(const test::peer::settings& s = server_settings()) {
+    std::destroy_at(&p);
+    std::construct_at(&p, s);
+  }
   void expect_down(errc e) {
     EXPECT_EQ(p.fault(), e);
     ASSERT_NE(p.host.last(type::down), nullptr);
@@ -183,7 +189,8 @@ TEST_F(Hostile, ALateFrameIsDiscardedAndCounted) {
 TEST_F(Hostile, MoreBytesThanGranted) {
   two_sessions();
   p.host.consumes = false;
-  for (int i = 0; i < 3; ++i) p.message(1, 0, 20'000);
+  for (int i = 0; i < 3; ++i)
+    p.message(1, 0, 20'000);
   EXPECT_EQ(p.abort_of(1), errc::none);
   p.message(1, 0, 20'000);
   p.host.consumes = true;
@@ -194,11 +201,11 @@ TEST_F(Hostile, MoreBytesThanGranted) {
 TEST_F(Hostile, MoreMessagesThanGranted) {
   auto s = server_settings();
   s.ration = {64 << 10, 2, 4};
-  p.~raw_peer();
-  new (&p) raw_peer{s};
+  restart(s);
   two_sessions();
   p.host.consumes = false;
-  for (int i = 0; i < 3; ++i) p.message(1, 0, 8);
+  for (int i = 0; i < 3; ++i)
+    p.message(1, 0, 8);
   EXPECT_EQ(p.abort_of(1), errc::credit_exceeded);
 }
 
@@ -230,11 +237,11 @@ TEST_F(Hostile, ARequestOnAStream) {
 TEST_F(Hostile, MoreCallsThanAllowed) {
   auto s = server_settings();
   s.link.calls_max = 4;
-  p.~raw_peer();
-  new (&p) raw_peer{s};
+  restart(s);
   two_sessions();
   p.host.answers = false;
-  for (uint16_t i = 0; i < 4; ++i) p.message(1, call_id(i, 1), 10);
+  for (uint16_t i = 0; i < 4; ++i)
+    p.message(1, call_id(i, 1), 10);
   EXPECT_EQ(p.abort_of(1), errc::none);
   p.message(1, call_id(4, 1), 10);
   expect_aborted(1, errc::too_many_calls);
@@ -298,8 +305,7 @@ TEST_F(Hostile, NoEndAtTheEnd) {
 
 TEST_F(Hostile, LengthsThatAreNoLengths) {
   for (uint64_t total : {uint64_t{0}, uint64_t{7}, uint64_t{16}, ~uint64_t{0}, ~uint64_t{7}}) {
-    p.~raw_peer();
-    new (&p) raw_peer{};
+    restart();
     two_sessions();
     p.first_fragment(1, total, 4096);
     EXPECT_NE(p.abort_of(1), errc::none) << total;
@@ -386,8 +392,7 @@ TEST_F(Hostile, ASessionIdAgain) {
 TEST_F(Hostile, MoreSessionsThanAllowed) {
   auto s = server_settings();
   s.link.sessions_max = 2;
-  p.~raw_peer();
-  new (&p) raw_peer{s};
+  restart(s);
   two_sessions();
   say::control c;
   c.opens.push_back({5, "echo", 0, false, 0, {}});
@@ -398,8 +403,7 @@ TEST_F(Hostile, MoreSessionsThanAllowed) {
 TEST_F(Hostile, RefusalsThatArePiledUpCount) {
   auto s = server_settings();
   s.link.sessions_max = 10;
-  p.~raw_peer();
-  new (&p) raw_peer{s};
+  restart(s);
   p.hello();
   p.host.accepts = false;
   for (uint32_t id = 1; id <= 19; id += 2) {
@@ -449,7 +453,8 @@ TEST_F(Hostile, APeerThatGrantsEverythingAndNeverReads) { // M2
   c.grants.push_back({3, 0, {offset_max, offset_max}, 0, errc::none});
   p.control(c);
   uint64_t posted = 0;
-  while (p.host.link.post(s, test::build_message(std::string(10'000, 'x')), lane::normal)) ++posted;
+  while (p.host.link.post(s, test::build_message(std::string(10'000, 'x')), lane::normal))
+    ++posted;
   EXPECT_LE(p.host.outbound.bytes(), p.host.with.outbound_bytes);
   EXPECT_GT(posted, 1000u);
 }
@@ -512,15 +517,19 @@ TEST_F(Hostile, DataBehindAClose) {
 
 TEST_F(Hostile, WordsThatAnswerNothing) {
   for (int i = 0; i < 5; ++i) {
-    p.~raw_peer();
-    new (&p) raw_peer{};
+    restart();
     two_sessions();
     say::control c;
-    if (i == 0) c.openeds.push_back({1, {0, 0}, 0});
-    if (i == 1) c.refuseds.push_back({1, errc::none, "", false});
-    if (i == 2) c.closeds.push_back({1, 0, {0, 0}});
-    if (i == 3) c.reclaimeds.push_back({1, 1, {0, 0}});
-    if (i == 4) c.blockeds.push_back({1, {0, {0, 0}, ~uint64_t{0}, 0}});
+    if (i == 0)
+      c.openeds.push_back({1, {0, 0}, 0});
+    if (i == 1)
+      c.refuseds.push_back({1, errc::none, "", false});
+    if (i == 2)
+      c.closeds.push_back({1, 0, {0, 0}});
+    if (i == 3)
+      c.reclaimeds.push_back({1, 1, {0, 0}});
+    if (i == 4)
+      c.blockeds.push_back({1, {0, {0, 0}, ~uint64_t{0}, 0}});
     p.control(c);
     EXPECT_NE(p.abort_of(1), errc::none) << i;
     EXPECT_FALSE(p.host.link.is_down());

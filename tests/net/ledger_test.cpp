@@ -1,10 +1,10 @@
-#include "net/ledger.hpp"
+#include <deque>
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <deque>
+#include "net/ledger.hpp"
 
 namespace weir::net {
 namespace {
@@ -86,7 +86,8 @@ TEST(Outbound, DoesNotWrap) {
   EXPECT_FALSE(o.admit(~uint64_t{0}));
 }
 
-/// Any order of takings and givings: the sum is never above the budget, and after everything came back nothing is missing.
+/// Any order of takings and givings: the sum is never above the budget, and after everything came back
+/// nothing is missing.
 RC_GTEST_PROP(Budget, OwesNeverMoreThanItHasAndComesBackToItsBaseLine, ()) {
   budget b{{10'000, 4'000}};
   struct owed {
@@ -102,19 +103,23 @@ RC_GTEST_PROP(Budget, OwesNeverMoreThanItHasAndComesBackToItsBaseLine, ()) {
     case 0:
     case 1:
     case 2:
-      if (b.take(what, bytes)) all.push_back({what, bytes});
+      if (b.take(what, bytes))
+        all.push_back({what, bytes});
       break;
     case 3:
-      if (b.take_reserve(static_cast<budget::reserve>(step % 2), what, bytes)) all.push_back({what, bytes});
+      if (b.take_reserve(static_cast<budget::reserve>(step % 2), what, bytes))
+        all.push_back({what, bytes});
       break;
     default:
-      if (all.empty()) break;
+      if (all.empty())
+        break;
       b.give(all.front().what, all.front().bytes);
       all.pop_front();
     }
     RC_ASSERT(b.liability() <= 10'000u);
   }
-  for (auto& o : all) b.give(o.what, o.bytes);
+  for (auto& o : all)
+    b.give(o.what, o.bytes);
   RC_ASSERT(b.liability() == 4'000u);
   RC_ASSERT(!b.reserve_taken(budget::reserve::request));
   RC_ASSERT(!b.reserve_taken(budget::reserve::reply));

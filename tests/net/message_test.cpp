@@ -1,9 +1,8 @@
-#include "net/message.hpp"
+#include <gtest/gtest.h>
 
+#include "net/message.hpp"
 #include "net/wire.capnp.h"
 #include "tests/support/mux_pair.hpp"
-
-#include <gtest/gtest.h>
 
 namespace weir::net {
 namespace {
@@ -17,10 +16,13 @@ std::vector<uint64_t> body_of(const outgoing& m) {
   std::memcpy(to, m.at + header_bytes, m.size - header_bytes);
   to += m.size - header_bytes;
   if (m.more)
-    for (auto& p : *m.more) std::memcpy(std::exchange(to, to + p.size), p.at, p.size);
+    for (auto& p : *m.more)
+      std::memcpy(std::exchange(to, to + p.size), p.at, p.size);
   return words;
 }
-message_view view_of(const std::vector<uint64_t>& words) { return {words.data(), static_cast<uint32_t>(words.size())}; }
+message_view view_of(const std::vector<uint64_t>& words) {
+  return {words.data(), static_cast<uint32_t>(words.size())};
+}
 
 TEST(Message, IsReadAsItWasBuilt) {
   auto words = body_of(build_message("hello"));
@@ -179,7 +181,8 @@ TEST(Message, ReadersStopAtTheirLimits) {
 TEST(Errc, EveryCodeHasAName) {
   EXPECT_EQ(to_string(errc::no_budget), "no_budget");
   EXPECT_EQ(to_string(static_cast<errc>(77)), "errc 77");
-  EXPECT_EQ(to_string(failure{errc::overloaded, outcome::not_executed, "full"}), "overloaded (not executed): full");
+  EXPECT_EQ(to_string(failure{errc::overloaded, outcome::not_executed, "full"}),
+            "overloaded (not executed): full");
 }
 
 } // namespace

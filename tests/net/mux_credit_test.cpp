@@ -1,15 +1,15 @@
-#include "tests/support/mux_pair.hpp"
-
 #include <gtest/gtest.h>
+
+#include "tests/support/mux_pair.hpp"
 
 namespace weir::net {
 namespace {
+using std::chrono::milliseconds;
+using std::chrono::seconds;
 using test::client_settings;
 using test::mux_pair;
 using test::peer;
 using test::server_settings;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 using type = event::type;
 
 std::string bytes(size_t n) { return std::string(n, 'x'); }
@@ -29,7 +29,8 @@ TEST(Large, EverySizeAroundTheRationArrives) { // C4, C11
     mux_pair p{client_settings(), narrow};
     p.checks = false;
     p.connect();
-    for (uint64_t n : {uint64_t{1}, ration - 300, ration - 128, ration - 1, ration, ration + 1, uint64_t{1} << 20}) {
+    for (uint64_t n :
+         {uint64_t{1}, ration - 300, ration - 128, ration - 1, ration, ration + 1, uint64_t{1} << 20}) {
       auto& s = p.client.open();
       auto token = p.client.call(s, bytes(n), {.reply_room_bytes = 2 << 20});
       p.exchange();
@@ -61,7 +62,8 @@ TEST(Large, TheServicesOwnLimitIsLearnedFromOpened) {
   p.exchange();
   EXPECT_EQ(p.client.end_of(early)->why.code, errc::message_too_large);
   EXPECT_EQ(p.client.link.message_bytes_max(s), 1000u);
-  EXPECT_EQ(p.client.link.call(s, test::build_message(bytes(2000)), {}).error().code, errc::message_too_large);
+  EXPECT_EQ(p.client.link.call(s, test::build_message(bytes(2000)), {}).error().code,
+            errc::message_too_large);
   auto small = p.client.call(s, bytes(200));
   p.exchange();
   EXPECT_EQ(p.client.end_of(small)->body.size(), 200u);
@@ -86,9 +88,11 @@ TEST(Large, OneAtATimeHasTheReserveAndTheOthersWaitInLine) {
   mux_pair p{client_settings(), with_budget(server_settings(), 3 * 64 << 10, 2 << 20)};
   p.server.consumes = false;
   p.connect();
-  session* all[3] = {&p.client.open("sink", true), &p.client.open("sink", true), &p.client.open("sink", true)};
+  session* all[3] = {&p.client.open("sink", true), &p.client.open("sink", true),
+                     &p.client.open("sink", true)};
   p.exchange();
-  for (auto* s : all) p.client.post(*s, bytes(1'000'000));
+  for (auto* s : all)
+    p.client.post(*s, bytes(1'000'000));
   p.exchange();
   EXPECT_EQ(p.server.count(type::item), 1u);
   EXPECT_EQ(all[1]->blocked_reason(), errc::no_budget) << "the peer says why";
@@ -99,7 +103,8 @@ TEST(Large, OneAtATimeHasTheReserveAndTheOthersWaitInLine) {
   p.exchange();
   EXPECT_EQ(p.server.count(type::item), 3u);
   p.server.consume_all();
-  for (auto* s : all) p.client.link.close(*s);
+  for (auto* s : all)
+    p.client.link.close(*s);
   p.exchange();
   p.expect_base_line();
 }
@@ -180,7 +185,8 @@ TEST(Large, ACallThatIsCancelledInTheMiddleEndsVoid) {
   p.exchange();
   auto id = p.client.link.call(s, test::build_message(bytes(2'000'000)), {.token = 9});
   p.to_server.capacity = 300'000;
-  for (int i = 0; i < 5; ++i) p.step();
+  for (int i = 0; i < 5; ++i)
+    p.step();
   p.client.link.cancel(s, *id, errc::cancelled);
   p.to_server.capacity = SIZE_MAX;
   p.exchange();
@@ -193,6 +199,48 @@ TEST(Large, ACallThatIsCancelledInTheMiddleEndsVoid) {
   EXPECT_EQ(s.out().sent(), p.server.last(type::request)->on->in().received()) << "both count the same";
   p.client.link.close(s);
   p.exchange();
+  p.expect_base_line();
+}
+
+TEST(Large, WhatWasPromisedIsSpentByNobodyBeforeTheVoidHasLeft) {
+  mux_pair p;
+  p.connect();
+  auto& s = p.client.open();
+  p.exchange();
+  call_request in_bulk{.token = 9};
+  in_bulk.in_lane = lane::bulk;
+  auto id = p.client.link.call(s, test::build_message(bytes(1'000'000)), in_bulk);
+  p.to_server.capacity = 300'000;
+  for (int i = 0; i < 4; ++i)
+    p.step();
+  ASSERT_GT(p.server.memory->alive_bytes(), 0u) << "in the middle";
+  p.client.link.cancel(s, *id, errc::cancelled);
+  for (int i = 0; i < 200; ++i)
+    p.client.post(s, bytes(5000)); // the lane before it
+  p.to_server.capacity = SIZE_MAX;
+  p.exchange();
+  EXPECT_EQ(p.server.count(type::item), 200u);
+  EXPECT_EQ(s.now(), session::state::open);
+}
+
+TEST(Large, ACloseByTheServiceEndsItVoid) {
+  mux_pair p;
+  p.connect();
+  auto& s = p.client.open("sink", true);
+  p.client.post(s, "first");
+  p.exchange();
+  p.client.post(s, bytes(1'000'000));
+  p.to_server.capacity = 200'000;
+  for (int i = 0; i < 3; ++i)
+    p.step();
+  auto& there = *p.server.last(type::item)->on;
+  p.server.link.close(there);
+  p.server.link.reclaim(there);
+  p.to_server.capacity = SIZE_MAX;
+  p.exchange();
+  EXPECT_EQ(p.client.last(type::ended)->why.code, errc::session_closed) << "not all was sent";
+  EXPECT_EQ(p.server.last(type::ended)->why.code, errc::none);
+  EXPECT_EQ(p.server.memory->alive_bytes(), 0u);
   p.expect_base_line();
 }
 
@@ -223,9 +271,11 @@ TEST(Large, SmallMessagesOfOthersPassBetweenItsFragments) {
   p.exchange();
   p.client.post(big, bytes(4'000'000), lane::bulk);
   p.to_server.capacity = 100'000;
-  for (int i = 0; i < 4; ++i) p.step();
+  for (int i = 0; i < 4; ++i)
+    p.step();
   auto token = p.client.call(s, "quick");
-  for (int i = 0; i < 8 && !p.client.end_of(token); ++i) p.step();
+  for (int i = 0; i < 8 && !p.client.end_of(token); ++i)
+    p.step();
   ASSERT_NE(p.client.end_of(token), nullptr);
   EXPECT_EQ(p.server.count(type::item), 0u) << "the large one is still under way";
   p.to_server.capacity = SIZE_MAX;
@@ -314,7 +364,8 @@ TEST(LargeReply, MayBeCancelledInTheMiddle) {
   auto& s = p.client.open();
   auto id = p.client.link.call(s, test::build_message("x"), {.token = 5});
   p.to_client.capacity = 300'000;
-  for (int i = 0; i < 8; ++i) p.step();
+  for (int i = 0; i < 8; ++i)
+    p.step();
   EXPECT_GT(p.client.memory->alive_bytes(), 0u);
   p.client.link.cancel(s, *id, errc::cancelled);
   EXPECT_EQ(p.client.memory->alive_bytes(), 0u) << "at once";
@@ -362,7 +413,8 @@ TEST(Credit, AnOpenThatCannotBeFundedIsRefusedRetryable) { // C6
   mux_pair p{client_settings(), with_budget(server_settings(), 2 * 64 << 10, 0)};
   p.connect();
   std::vector<session*> all;
-  for (int i = 0; i < 5; ++i) all.push_back(&p.client.open());
+  for (int i = 0; i < 5; ++i)
+    all.push_back(&p.client.open());
   p.exchange();
   EXPECT_EQ(p.client.count(type::opened), 2u);
   EXPECT_EQ(p.client.count(type::ended), 3u);
@@ -379,7 +431,8 @@ TEST(Credit, AReaderThatNeverReadsHoldsNoMoreThanTheRation) { // C14
   p.server.consumes = false;
   p.connect();
   auto& s = p.client.open("sink", true);
-  for (int i = 0; i < 2000; ++i) p.client.post(s, bytes(4000));
+  for (int i = 0; i < 2000; ++i)
+    p.client.post(s, bytes(4000));
   p.exchange();
   p.advance(seconds{3}, milliseconds{100});
   auto& in = p.server.last(type::item)->on->in();
@@ -395,7 +448,8 @@ TEST(Credit, AStreamThroughAPipeSmallerThanTheRationDoesNotHang) { // C2, C13
   p.connect();
   auto& a = p.client.open("sink", true);
   auto& b = p.server.open("sink", true);
-  for (int i = 0; i < 20; ++i) p.client.post(a, bytes(100'000)), p.server.post(b, bytes(100'000));
+  for (int i = 0; i < 20; ++i)
+    p.client.post(a, bytes(100'000)), p.server.post(b, bytes(100'000));
   p.exchange();
   EXPECT_EQ(p.server.count(type::item), 20u);
   EXPECT_EQ(p.client.count(type::item), 20u);
@@ -431,7 +485,8 @@ TEST(Credit, BatchesAreSplitToTheMessagesAllowed) { // C9
   p.server.consumes = false;
   p.connect();
   auto& s = p.client.open("sink", true);
-  for (int i = 0; i < 2000; ++i) p.client.post(s, "small");
+  for (int i = 0; i < 2000; ++i)
+    p.client.post(s, "small");
   p.exchange();
   EXPECT_EQ(p.server.count(type::item), 100u);
   while (p.server.count(type::item) < 2000) {
@@ -464,7 +519,8 @@ TEST(Credit, AnIdlePeerGivesBackWhatItDidNotUse) {
   p.exchange();
   EXPECT_EQ(p.server.inbound.charged(charge::session), 16u << 10);
   EXPECT_LE(s.out().left_bytes(), 16u << 10);
-  for (int i = 0; i < 100; ++i) p.client.post(s, bytes(1000));
+  for (int i = 0; i < 100; ++i)
+    p.client.post(s, bytes(1000));
   p.exchange();
   EXPECT_EQ(p.server.count(type::item), 101u) << "and it goes on with less";
   p.server.link.set_ration(there, 128 << 10, 1024);
@@ -482,13 +538,28 @@ TEST(Credit, AReclaimThatCrossesDataIsHarmless) {
   p.client.post(s, bytes(100));
   p.exchange();
   auto& there = *p.server.last(type::item)->on;
-  for (int i = 0; i < 30; ++i) p.client.post(s, bytes(2000));
+  for (int i = 0; i < 30; ++i)
+    p.client.post(s, bytes(2000));
   p.write(p.client, p.to_server);
   p.server.link.reclaim(there);
   p.exchange();
   EXPECT_EQ(p.server.count(type::item), 31u);
   EXPECT_FALSE(p.server.link.is_down());
   EXPECT_EQ(there.now(), session::state::open);
+}
+
+TEST(Credit, AReclaimThatCrossesACloseIsHarmless) {
+  mux_pair p;
+  p.connect();
+  auto& s = p.client.open("sink", true);
+  p.client.post(s, bytes(100));
+  p.exchange();
+  p.client.link.close(s);
+  p.write(p.client, p.to_server);
+  p.server.link.reclaim(*p.server.last(type::item)->on);
+  p.exchange();
+  EXPECT_EQ(p.client.last(type::ended)->why.code, errc::none);
+  p.expect_base_line();
 }
 
 TEST(Credit, ManyAbortedSessionsLeaveNothingBehind) { // C7
@@ -498,14 +569,21 @@ TEST(Credit, ManyAbortedSessionsLeaveNothingBehind) { // C7
   p.connect();
   for (int i = 0; i < 2000; ++i) {
     auto& s = p.client.open("sink", true);
-    for (int k = 0; k < 16; ++k) p.client.post(s, bytes(4000));
-    if (i % 2 == 0) p.exchange();
-    else p.step();
-    if (i % 3 == 0 && p.server.last(type::item)) p.server.link.abort(*p.server.last(type::open)->on, errc::cancelled, {});
-    else p.client.link.abort(s, errc::cancelled, {});
+    for (int k = 0; k < 16; ++k)
+      p.client.post(s, bytes(4000));
+    if (i % 2 == 0)
+      p.exchange();
+    else
+      p.step();
+    if (i % 3 == 0 && p.server.last(type::item))
+      p.server.link.abort(*p.server.last(type::open)->on, errc::cancelled, {});
+    else
+      p.client.link.abort(s, errc::cancelled, {});
     p.exchange();
-    if (s.now() != session::state::over) p.client.link.abort(s, errc::cancelled, {});
-    if (i % 10 == 0) p.server.consume_all();
+    if (s.now() != session::state::over)
+      p.client.link.abort(s, errc::cancelled, {});
+    if (i % 10 == 0)
+      p.server.consume_all();
     p.server.events.clear();
   }
   p.exchange();

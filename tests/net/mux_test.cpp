@@ -1,18 +1,17 @@
-#include "net/mux.hpp"
-
-#include "tests/support/mux_pair.hpp"
+#include <set>
 
 #include <gtest/gtest.h>
 
-#include <set>
+#include "net/mux.hpp"
+#include "tests/support/mux_pair.hpp"
 
 namespace weir::net {
 namespace {
+using std::chrono::milliseconds;
+using std::chrono::seconds;
 using test::client_settings;
 using test::mux_pair;
 using test::server_settings;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 using type = event::type;
 
 std::string bytes(size_t n) { return std::string(n, 'x'); }
@@ -83,9 +82,11 @@ TEST(Mux, AnswersWhateverThePipeDoesToTheBytes) {
     p.connect();
     auto& s = p.client.open();
     std::vector<uint64_t> tokens;
-    for (size_t i = 0; i < 20; ++i) tokens.push_back(p.client.call(s, bytes(i * 100)));
+    for (size_t i = 0; i < 20; ++i)
+      tokens.push_back(p.client.call(s, bytes(i * 100)));
     p.exchange();
-    for (size_t i = 0; i < 20; ++i) EXPECT_EQ(p.client.end_of(tokens[i])->body.size(), i * 100);
+    for (size_t i = 0; i < 20; ++i)
+      EXPECT_EQ(p.client.end_of(tokens[i])->body.size(), i * 100);
     p.client.link.close(s);
     p.exchange();
     p.expect_base_line();
@@ -112,7 +113,8 @@ TEST(Mux, MakesManyThousandCallsOnOneSession) {
   p.connect();
   auto& s = p.client.open();
   for (int round = 0; round < 100; ++round) {
-    for (int i = 0; i < 100; ++i) p.client.call(s, bytes(100));
+    for (int i = 0; i < 100; ++i)
+      p.client.call(s, bytes(100));
     p.exchange();
   }
   EXPECT_EQ(p.client.count(type::reply), 10'000u);
@@ -240,7 +242,8 @@ TEST(Mux, MovesMuchMoreThanARationAsOnewayMessages) {
   mux_pair p;
   p.connect();
   auto& s = p.client.open("sink", true);
-  for (int i = 0; i < 1000; ++i) p.client.post(s, bytes(1000));
+  for (int i = 0; i < 1000; ++i)
+    p.client.post(s, bytes(1000));
   p.client.link.close(s);
   p.exchange();
   EXPECT_EQ(p.server.count(type::item), 1000u);
@@ -253,7 +256,8 @@ TEST(Mux, KeepsTheOrderWithinALane) {
   mux_pair p;
   p.connect();
   auto& s = p.client.open("sink", true);
-  for (int i = 0; i < 300; ++i) p.client.post(s, std::to_string(i) + bytes(i % 7 == 0 ? 90'000 : 50), lane::bulk);
+  for (int i = 0; i < 300; ++i)
+    p.client.post(s, std::to_string(i) + bytes(i % 7 == 0 ? 90'000 : 50), lane::bulk);
   p.exchange();
   int next = 0;
   for (auto& e : p.server.events) {
@@ -269,8 +273,10 @@ outgoing run_for(session& s, std::vector<std::string> bodies) {
   for (auto& b : bodies) {
     auto m = test::build_message(b);
     store_header(m.at, {m.body_bytes, s.id(), frame_kind::message, static_cast<uint8_t>(lane::normal), 0, 0});
-    if (!run) run = std::move(m);
-    else EXPECT_TRUE(run.extend(m));
+    if (!run)
+      run = std::move(m);
+    else
+      EXPECT_TRUE(run.extend(m));
   }
   return run;
 }
@@ -314,7 +320,8 @@ TEST(Mux, OnlyTheFirstFrameAfterABlockIsFlagged) {
   p.server.consumes = false;
   p.connect();
   auto& s = p.client.open("sink", true);
-  for (int i = 0; i < 40; ++i) p.client.post(s, bytes(4000));
+  for (int i = 0; i < 40; ++i)
+    p.client.post(s, bytes(4000));
   p.exchange();
   EXPECT_TRUE(s.out().blocked());
   EXPECT_TRUE(p.server.last(type::item)->on->in().peer_is_blocked());
@@ -332,7 +339,8 @@ TEST(Mux, ASessionWithoutRationBlocksOnlyItself) {
   p.server.consumes = false;
   p.connect();
   auto& stuck = p.client.open("sink", true);
-  for (int i = 0; i < 100; ++i) p.client.post(stuck, bytes(4000));
+  for (int i = 0; i < 100; ++i)
+    p.client.post(stuck, bytes(4000));
   p.exchange();
   ASSERT_TRUE(stuck.out().blocked());
   p.server.consumes = true; // what comes from now on; the sink's messages are still held
@@ -366,7 +374,8 @@ TEST(Mux, WantedCreditIsAskedForAndTold) {
   auto& s = p.client.open("sink", true);
   p.exchange();
   EXPECT_TRUE(p.client.link.want_credit(s, 10'000));
-  for (int i = 0; i < 15; ++i) p.client.post(s, bytes(4000));
+  for (int i = 0; i < 15; ++i)
+    p.client.post(s, bytes(4000));
   p.exchange();
   auto before = p.client.count(type::credit);
   EXPECT_FALSE(p.client.link.want_credit(s, 10'000));
@@ -377,354 +386,6 @@ TEST(Mux, WantedCreditIsAskedForAndTold) {
   p.exchange();
   EXPECT_GT(p.client.count(type::credit), before);
   EXPECT_TRUE(p.client.link.want_credit(s, 10'000));
-}
-
-// ---- the end of a session
-
-TEST(Mux, ReturnsToTheBaseLineAfterAClose) {
-  mux_pair p;
-  p.connect();
-  auto& s = p.client.open();
-  auto token = p.client.call(s, "hello");
-  p.client.link.close(s);
-  p.exchange();
-  EXPECT_EQ(p.client.end_of(token)->body, "hello");
-  EXPECT_EQ(p.client.count(type::ended), 1u);
-  EXPECT_EQ(p.server.count(type::ended), 1u);
-  EXPECT_EQ(p.client.last(type::ended)->token, 1u) << "messages that the server consumed";
-  p.expect_base_line();
-  EXPECT_EQ(p.client.link.session_count(), 0u);
-}
-
-TEST(Mux, ACloseWaitsUntilEverythingWasConsumed) {
-  mux_pair p;
-  p.server.consumes = false;
-  p.connect();
-  auto& s = p.client.open("sink", true);
-  p.client.post(s, "last");
-  p.client.link.close(s);
-  p.exchange();
-  EXPECT_EQ(p.server.count(type::finished), 1u);
-  EXPECT_EQ(p.client.count(type::ended), 0u);
-  p.server.consume_all();
-  p.exchange();
-  EXPECT_EQ(p.client.count(type::ended), 1u);
-  EXPECT_EQ(p.client.last(type::ended)->why.code, errc::none);
-  p.expect_base_line();
-}
-
-TEST(Mux, TheServiceMayCloseToo) {
-  mux_pair p;
-  p.server.answers = false;
-  p.connect();
-  auto& s = p.client.open();
-  auto first = p.client.call(s, "1");
-  p.exchange();
-  p.server.link.close(*p.server.last(type::request)->on);
-  auto second = p.client.call(s, "2");
-  p.exchange();
-  p.server.answer(p.server.unanswered[0], "one");
-  p.exchange();
-  EXPECT_EQ(p.client.end_of(first)->body, "one");
-  EXPECT_EQ(p.client.end_of(second)->body.substr(0, 14), "session_closed") << "refused, not lost";
-  EXPECT_EQ(p.client.count(type::finished), 1u);
-  EXPECT_EQ(p.client.count(type::ended), 1u);
-  EXPECT_EQ(p.server.count(type::ended), 1u);
-  p.expect_base_line();
-}
-
-TEST(Mux, ACallThatCrossesTheServicesCloseIsNotExecuted) {
-  mux_pair p;
-  p.connect();
-  auto& s = p.client.open();
-  p.client.call(s, "1");
-  p.exchange();
-  p.server.link.close(*p.server.last(type::request)->on);
-  p.write(p.server, p.to_client); // `close` is on its way
-  auto second = p.client.call(s, "2");
-  p.write(p.client, p.to_server);
-  p.exchange();
-  EXPECT_EQ(p.client.end_of(second)->why.code, errc::session_closed);
-  EXPECT_EQ(p.client.end_of(second)->why.what, outcome::not_executed);
-  EXPECT_EQ(p.server.count(type::request), 1u);
-  p.expect_base_line();
-}
-
-TEST(Mux, BothMayCloseAtOnce) {
-  mux_pair p;
-  p.connect();
-  auto& s = p.client.open();
-  p.client.call(s, "1");
-  p.exchange();
-  p.client.link.close(s);
-  p.server.link.close(*p.server.last(type::request)->on);
-  p.exchange();
-  EXPECT_EQ(p.client.count(type::ended), 1u);
-  EXPECT_EQ(p.server.count(type::ended), 1u);
-  p.expect_base_line();
-}
-
-TEST(Mux, ComesBackToTheBaseLineAfterAnAbortAndNotBeforeTheMemoryDies) {
-  mux_pair p;
-  p.server.consumes = false;
-  p.connect();
-  auto& s = p.client.open("sink", true);
-  for (int i = 0; i < 100; ++i) p.client.post(s, bytes(5000));
-  p.exchange();
-  EXPECT_LT(p.server.count(type::item), 100u);
-  p.client.link.abort(s, errc::cancelled, "enough");
-  p.exchange();
-  EXPECT_EQ(p.server.last(type::ended)->why.code, errc::cancelled);
-  EXPECT_EQ(p.server.last(type::ended)->why.text, "enough");
-  EXPECT_GT(p.server.inbound.charged(charge::session), 0u);
-  p.server.consume_all();
-  p.expect_base_line();
-}
-
-TEST(Mux, TheReceiverMayAbortWhileDataIsUnderWay) {
-  mux_pair p;
-  p.server.consumes = false;
-  p.connect();
-  auto& s = p.client.open("sink", true);
-  p.client.post(s, bytes(100));
-  p.exchange();
-  for (int i = 0; i < 10; ++i) p.client.post(s, bytes(5000));
-  p.write(p.client, p.to_server); // on its way
-  auto& there = *p.server.last(type::item)->on;
-  p.server.link.abort(there, errc::service_down, "gone");
-  EXPECT_EQ(there.now(), session::state::tombstone);
-  p.exchange();
-  EXPECT_EQ(p.client.last(type::ended)->why.code, errc::service_down);
-  EXPECT_GT(p.server.link.late_frames(), 0u);
-  p.server.consume_all();
-  p.expect_base_line();
-}
-
-TEST(Mux, BothMayAbortAtOnce) {
-  mux_pair p;
-  p.connect();
-  auto& s = p.client.open();
-  p.client.call(s, "1");
-  p.exchange();
-  auto& there = *p.server.last(type::request)->on;
-  p.client.link.abort(s, errc::cancelled, {});
-  p.server.link.abort(there, errc::service_down, {});
-  p.exchange();
-  EXPECT_EQ(p.client.count(type::ended), 1u);
-  EXPECT_EQ(p.server.count(type::ended), 1u);
-  p.expect_base_line();
-}
-
-TEST(Mux, AnAbortBeforeTheOpenWasWrittenSaysNothing) {
-  mux_pair p;
-  p.connect();
-  auto& s = p.client.open();
-  p.client.link.abort(s, errc::cancelled, {});
-  p.exchange();
-  EXPECT_EQ(p.server.count(type::open), 0u);
-  auto& next = p.client.open();
-  EXPECT_EQ(next.id(), 3u) << "ids are never used again";
-  p.exchange();
-  EXPECT_EQ(p.client.count(type::opened), 1u);
-}
-
-TEST(Mux, AnOpenMayBeTakenBackBeforeItsAnswer) {
-  mux_pair p;
-  p.server.accepts = false;
-  p.connect();
-  auto& s = p.client.open();
-  p.exchange();
-  ASSERT_EQ(p.server.count(type::open), 1u);
-  auto& there = *p.server.last(type::open)->on;
-  p.client.link.abort(s, errc::cancelled, {});
-  p.exchange();
-  EXPECT_EQ(p.server.count(type::ended), 1u);
-  EXPECT_TRUE(p.server.link.accept(there, {})) << "without effect";
-  p.exchange();
-  p.expect_base_line();
-}
-
-TEST(Mux, ARefusalNamesItsReason) {
-  mux_pair p;
-  p.server.accepts = false;
-  p.connect();
-  auto& s = p.client.open();
-  auto token = p.client.call(s, "x");
-  p.exchange();
-  p.server.link.refuse(*p.server.last(type::open)->on, errc::no_such_service, "no 'echo' here", false);
-  p.exchange();
-  EXPECT_EQ(p.client.last(type::ended)->why.code, errc::no_such_service);
-  EXPECT_EQ(p.client.last(type::ended)->why.text, "no 'echo' here");
-  EXPECT_EQ(p.client.end_of(token)->why.what, outcome::not_executed);
-  p.expect_base_line();
-}
-
-TEST(Mux, OpenCallsFailWhenTheirSessionIsAborted) {
-  mux_pair p;
-  p.server.answers = false;
-  p.connect();
-  auto& s = p.client.open();
-  auto sent = p.client.call(s, "sent");
-  p.exchange();
-  auto queued = p.client.call(s, "queued");
-  p.client.link.abort(s, errc::session_aborted, "x");
-  p.client.fetch();
-  EXPECT_EQ(p.client.end_of(sent)->why.what, outcome::unknown);
-  EXPECT_EQ(p.client.end_of(queued)->why.what, outcome::not_executed);
-}
-
-TEST(Mux, SessionsAreOpenedAndClosedForEver) {
-  auto few = server_settings();
-  few.link.sessions_max = 3;
-  mux_pair p{client_settings(), few};
-  p.connect();
-  for (int i = 0; i < 200; ++i) {
-    auto& s = p.client.open();
-    p.client.call(s, "x");
-    if (i % 3 == 0) p.exchange();
-    if (i % 5 == 0) p.client.link.abort(s, errc::cancelled, {});
-    else p.client.link.close(s);
-    p.exchange();
-  }
-  p.expect_base_line();
-  EXPECT_FALSE(p.server.link.is_down()) << "both count the same";
-}
-
-TEST(Mux, SessionsAboveThePeersLimitAreRefusedHere) {
-  auto few = server_settings();
-  few.link.sessions_max = 2;
-  mux_pair p{client_settings(), few};
-  p.connect();
-  auto& a = p.client.open();
-  p.client.open();
-  failure why;
-  EXPECT_EQ(p.client.link.open({.service = "x"}, why), nullptr);
-  EXPECT_EQ(why.code, errc::too_many_sessions);
-  p.exchange();
-  p.client.link.close(a);
-  p.exchange();
-  p.client.open();
-  p.exchange();
-  EXPECT_FALSE(p.server.link.is_down());
-}
-
-// ---- the end of a link
-
-TEST(Mux, GoesAwayWhenEverythingIsDone) {
-  mux_pair p;
-  p.server.answers = false;
-  p.connect();
-  auto& s = p.client.open();
-  auto token = p.client.call(s, "x");
-  p.exchange();
-  p.server.link.go_away(errc::shutting_down, "maintenance");
-  p.exchange();
-  EXPECT_EQ(p.client.last(type::going_away)->why.text, "maintenance");
-  failure why;
-  EXPECT_EQ(p.client.link.open({}, why), nullptr);
-  EXPECT_EQ(why.code, errc::going_away);
-  EXPECT_FALSE(p.server.link.drained());
-  p.server.answer(p.server.unanswered[0], "done");
-  p.client.link.close(s);
-  p.exchange();
-  EXPECT_EQ(p.client.end_of(token)->body, "done") << "what came before is answered";
-  EXPECT_TRUE(p.server.link.drained());
-}
-
-TEST(Mux, AnOpenThatCrossesGoawayIsRefusedRetryable) {
-  mux_pair p;
-  p.connect();
-  p.client.open();
-  p.write(p.client, p.to_server);
-  p.server.link.go_away(errc::shutting_down, {});
-  p.exchange();
-  EXPECT_EQ(p.client.last(type::ended)->why.code, errc::going_away);
-  EXPECT_EQ(p.client.last(type::ended)->why.what, outcome::not_executed);
-}
-
-TEST(Mux, ALostLinkEndsEverySessionFirst) {
-  mux_pair p;
-  p.server.answers = false;
-  p.server.consumes = false;
-  p.connect();
-  auto& s = p.client.open();
-  auto token = p.client.call(s, bytes(5000));
-  p.exchange();
-  p.client.link.lost(errc::link_lost, "reset by peer");
-  p.server.link.lost(errc::link_lost, "reset by peer");
-  p.client.fetch();
-  p.server.fetch();
-  EXPECT_EQ(p.client.end_of(token)->why.what, outcome::unknown);
-  EXPECT_EQ(p.client.events.back().what, type::down);
-  EXPECT_EQ(p.server.last(type::ended)->why.code, errc::link_lost);
-  p.server.consume_all();
-  p.expect_base_line();
-}
-
-TEST(Mux, TellsThePeerWhyItFails) {
-  mux_pair p;
-  p.connect();
-  p.server.link.fail(errc::shutting_down, "out of here");
-  p.exchange();
-  EXPECT_EQ(p.client.last(type::down)->why.code, errc::shutting_down);
-  EXPECT_EQ(p.client.last(type::down)->why.text, "out of here");
-}
-
-TEST(Mux, GivesEverythingBackWhenItIsDestroyed) {
-  budget in{{16 << 20, 8 << 20}};
-  outbound_ledger out{16 << 20};
-  {
-    mux_pair p;
-    p.connect();
-  }
-  slab_pool_owner memory{false};
-  auto settings = client_settings();
-  {
-    mux link{settings.link, side::dialled, in, out, *memory, time_point{}};
-    EXPECT_TRUE(link.wants_write());
-  }
-  EXPECT_EQ(in.liability(), uint64_t{8 << 20});
-  EXPECT_EQ(out.bytes(), 0u);
-}
-
-// ---- time
-
-TEST(Mux, MeasuresTheRoundTrip) {
-  mux_pair p;
-  p.connect();
-  p.now += seconds{1};
-  p.client.link.tick(p.now);
-  p.write(p.client, p.to_server);
-  p.now += milliseconds{30};
-  p.exchange();
-  EXPECT_EQ(p.client.link.round_trip(), milliseconds{30});
-}
-
-TEST(Mux, AQuietPeerIsDead) {
-  mux_pair p;
-  p.connect();
-  p.now += seconds{15};
-  p.client.link.tick(p.now);
-  p.client.fetch();
-  EXPECT_EQ(p.client.last(type::down)->why.code, errc::peer_silent);
-}
-
-TEST(Mux, PingsKeepAnIdleLinkAlive) {
-  mux_pair p;
-  p.connect();
-  p.advance(seconds{40}, milliseconds{500});
-  EXPECT_FALSE(p.client.link.is_down());
-  EXPECT_FALSE(p.server.link.is_down());
-}
-
-TEST(Mux, SaysWhenItWantsToBeWoken) {
-  mux_pair p;
-  EXPECT_EQ(p.client.link.next_tick(), p.now + seconds{5}) << "hello";
-  p.connect();
-  EXPECT_EQ(p.client.link.next_tick(), p.now + seconds{1}) << "ping";
-  auto& s = p.client.open();
-  p.client.call(s, "x", {.deadline = p.now + milliseconds{300}});
-  EXPECT_EQ(p.client.link.next_tick(), p.now + milliseconds{300}) << "a deadline";
 }
 
 } // namespace

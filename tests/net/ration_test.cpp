@@ -1,10 +1,10 @@
-#include "net/ration.hpp"
+#include <deque>
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <deque>
+#include "net/ration.hpp"
 
 namespace weir::net {
 namespace {
@@ -221,23 +221,28 @@ struct model {
 
   model() { out.start(in.granted()); }
   void send(uint64_t cost) {
-    if (!out.covers(cost)) return;
+    if (!out.covers(cost))
+      return;
     out.charge(cost);
     RC_ASSERT(in.arrive(cost, 1)); // what the sender may send is never refused
     held.push_back(cost);
   }
   void die() {
-    if (held.empty()) return;
+    if (held.empty())
+      return;
     in.consume(held.front(), 1);
     held.pop_front();
   }
   void say() {
-    if (auto g = in.take_grant()) grants.push_back(*g);
+    if (auto g = in.take_grant())
+      grants.push_back(*g);
   }
   void hear(bool again) {
-    if (grants.empty()) return;
+    if (grants.empty())
+      return;
     out.raise(in.epoch(), grants.front());
-    if (!again) grants.pop_front();
+    if (!again)
+      grants.pop_front();
   }
 };
 
@@ -247,10 +252,18 @@ RC_GTEST_PROP(Ration, NeverGrantsMoreThanW, ()) {
   for (auto step : steps) {
     switch (step % 5) {
     case 0:
-    case 1: m.send(1 + step / 5 % 400); break;
-    case 2: m.die(); break;
-    case 3: m.say(); break;
-    case 4: m.hear(step / 5 % 2 == 0); break;
+    case 1:
+      m.send(1 + step / 5 % 400);
+      break;
+    case 2:
+      m.die();
+      break;
+    case 3:
+      m.say();
+      break;
+    case 4:
+      m.hear(step / 5 % 2 == 0);
+      break;
     }
     RC_ASSERT(m.in.liability() <= w.bytes);
     RC_ASSERT(m.in.consumed().within(m.in.received()));
@@ -266,10 +279,12 @@ RC_GTEST_PROP(Ration, NeverStopsForGood, ()) {
     for (int i = 0; i < 3 && !m.out.covers(cost); ++i) {
       m.out.block(cost, cost, start);
       m.in.peer_blocked(*m.out.report(m.out.report_at()));
-      while (!m.held.empty()) m.die();
+      while (!m.held.empty())
+        m.die();
       RC_ASSERT(m.in.grant_due() || m.out.limit() != m.in.granted());
       m.say();
-      while (!m.grants.empty()) m.hear(false);
+      while (!m.grants.empty())
+        m.hear(false);
     }
     RC_ASSERT(m.out.covers(cost));
     m.send(cost);

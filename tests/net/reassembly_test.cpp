@@ -1,8 +1,8 @@
-#include "net/reassembly.hpp"
+#include <cstring>
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include "net/reassembly.hpp"
 
 namespace weir::net {
 namespace {
@@ -13,7 +13,9 @@ struct Reassembly : testing::Test {
   reassembly part;
   uint64_t words[64] = {};
 
-  errc append(uint32_t n, bool last = false) { return part.append(reinterpret_cast<std::byte*>(words), n, last, now); }
+  errc append(uint32_t n, bool last = false) {
+    return part.append(reinterpret_cast<std::byte*>(words), n, last, now);
+  }
 };
 
 TEST_F(Reassembly, PutsSlicesTogether) {

@@ -1,10 +1,10 @@
-#include "net/schedule.hpp"
+#include <map>
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <map>
+#include "net/schedule.hpp"
 
 namespace weir::net {
 namespace {
@@ -33,7 +33,8 @@ struct line_up {
       ASSERT_NE(m, nullptr);
       auto& x = *static_cast<one*>(m->owner);
       uint64_t n = 0;
-      while (static_cast<int64_t>(n) < m->deficit) n += x.frame;
+      while (static_cast<int64_t>(n) < m->deficit)
+        n += x.frame;
       x.sent += n;
       total += n;
       s.sent(*m, n, true);
@@ -103,10 +104,12 @@ TEST(Schedule, RemovingOneKeepsTheOthersOrder) {
 RC_GTEST_PROP(Schedule, AllOfOneLaneGetTheSame, ()) {
   auto frames = *rc::gen::container<std::vector<uint64_t>>(5, rc::gen::inRange<uint64_t>(16, 80 << 10));
   line_up l;
-  for (auto f : frames) l.add(lane::bulk, f);
+  for (auto f : frames)
+    l.add(lane::bulk, f);
   l.run(20 << 20);
   auto least = UINT64_MAX, most = uint64_t{0};
-  for (auto& x : l.all) least = std::min(least, x->sent), most = std::max(most, x->sent);
+  for (auto& x : l.all)
+    least = std::min(least, x->sent), most = std::max(most, x->sent);
   RC_ASSERT(most - least <= 2u * ((80 << 10) + schedule::turn_bytes));
 }
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <initializer_list>
 
@@ -16,7 +18,9 @@ public:
     return z ^ (z >> 31);
   }
   /// 0 .. n-1. Precondition: n > 0.
-  uint64_t below(uint64_t n) { return static_cast<uint64_t>((static_cast<unsigned __int128>(next()) * n) >> 64); }
+  uint64_t below(uint64_t n) {
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(next()) * n) >> 64);
+  }
   uint64_t between(uint64_t low, uint64_t high) { return low + below(high - low + 1); }
   bool chance(unsigned percent) { return below(100) < percent; }
   template <class T>
@@ -25,9 +29,9 @@ public:
   }
   /// Between the two, each power of two as likely as the others.
   uint64_t by_magnitude(uint64_t low, uint64_t high) {
-    auto most = high;
-    for (auto n = below(64); n > 0 && most > low; --n) most = most / 2;
-    return most <= low ? low + below(2) * (high - low > 0) : between(low, most);
+    auto powers = std::bit_width(high) - std::bit_width(low | 1);
+    auto most = high >> below(static_cast<uint64_t>(powers) + 1);
+    return between(std::max(low, most / 2), std::max(low, most));
   }
 
 private:

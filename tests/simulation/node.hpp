@@ -1,9 +1,9 @@
 #pragma once
-#include "oracle.hpp"
-#include "plan.hpp"
-
 #include <functional>
 #include <memory>
+
+#include "oracle.hpp"
+#include "plan.hpp"
 
 namespace weir::net::sim {
 
@@ -19,9 +19,9 @@ struct port {
   std::unique_ptr<mux> link;
   std::unique_ptr<receive_buffer> in;
   pipe out;
-  bool more = false;   ///< whole frames may wait in `in`
-  bool down = false;   ///< `down` was told
-  bool going = false;  ///< `going_away` was told, or said
+  bool more = false;  ///< whole frames may wait in `in`
+  bool down = false;  ///< `down` was told
+  bool going = false; ///< `going_away` was told, or said
   std::vector<side_of*> live;
 };
 
@@ -34,7 +34,8 @@ struct call_options {
   uint64_t parent = 0;
 };
 
-/// A node: its ledgers, its services and its users. Its verbs do one thing each and leave the events to `fetch`.
+/// A node: its ledgers, its services and its users. Its verbs do one thing each and leave the events to
+/// `fetch`.
 class node {
 public:
   node(world& w, node_plan p, unsigned index);
@@ -60,11 +61,14 @@ public:
   void cancel(uint64_t token);
 
   // ---- the services' verbs
-  /// Handles the oldest letter that may be read (all of them: also of sessions that nobody reads). False: there is none.
+  /// Handles the oldest letter that may be read (all of them: also of sessions that nobody reads). False:
+  /// there is none.
   bool handle(bool all);
   /// Answers one request that waits for nothing. False: there is none.
   bool finish_task(bool any_order);
   bool drop_kept();
+  /// Accepts or refuses a session that was offered a while ago.
+  bool answer_offer();
   bool drop_reply();
 
   // ---- at random
@@ -78,6 +82,7 @@ public:
   std::deque<letter> mail;
   std::vector<task> tasks;
   std::vector<letter> kept, replies;
+  std::vector<std::pair<side_of*, session*>> offers; ///< not answered yet
   uint64_t held_bytes = 0, orphan_bytes = 0, reply_bytes = 0, open_rooms = 0;
   uint64_t held_peak = 0, refused_holds = 0, handled = 0;
   /// For scenarios: what is done with a letter instead of what the habits say. False: as usual.
@@ -87,6 +92,7 @@ public:
 private:
   void on_event(port& p, event& e);
   void on_open(port& p, event& e);
+  void answer_open(side_of& s, session& on);
   void on_data(port& p, event& e);
   void on_request(side_of& s, event& e, const stamp& st, uint32_t bytes);
   void on_reply(port& p, event& e);
@@ -113,6 +119,7 @@ private:
   void act_open(port& p);
   void act_call(port& p);
   std::string check_budget() const;
+  uint64_t graves_may_owe() const;
   ration_options draw_ration(const ration_options& most);
 
   std::vector<event> batch_;

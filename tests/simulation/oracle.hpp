@@ -1,10 +1,9 @@
 #pragma once
-#include "payload.hpp"
-
-#include "net/mux.hpp"
-
 #include <deque>
 #include <stdexcept>
+
+#include "net/mux.hpp"
+#include "payload.hpp"
 
 namespace weir::net::sim {
 
@@ -42,6 +41,7 @@ struct side_of {
   uint32_t offer_bytes = 0;
   bool asks = true; ///< with `want_credit`; if not, it posts until it is refused
   bool waits = false;
+  unsigned vain_waits = 0;     ///< `credit` came, and the same was refused again
   uint64_t waits_for_room = 0; ///< the inbound budget had too little for a reply
 
   bool live() const { return with != nullptr; }
@@ -70,6 +70,7 @@ struct call_record {
   bool executed = false;  ///< its handler has run
   bool answered = false;  ///< with a stamped answer
   bool disowned = false;  ///< its caller was told that it was not executed
+  errc failed_with = errc::none;
 };
 
 /// A message that somebody holds.

@@ -1,8 +1,8 @@
 #include "payload.hpp"
 
-#include "net/wire.capnp.h"
-
 #include <cstring>
+
+#include "net/wire.capnp.h"
 
 namespace weir::net::sim {
 
@@ -13,8 +13,8 @@ uint64_t mix(uint64_t a, uint64_t b) {
 }
 uint64_t trace_of(const stamp& s) { return uint64_t{s.conversation} << 32 | s.sequence; }
 uint16_t method_of(const stamp& s) {
-  return static_cast<uint16_t>(static_cast<unsigned>(s.what) | static_cast<unsigned>(s.in_lane) << 2
-                               | (s.from_opener ? 1u : 0u) << 4);
+  return static_cast<uint16_t>(static_cast<unsigned>(s.what) | static_cast<unsigned>(s.in_lane) << 2 |
+                               (s.from_opener ? 1u : 0u) << 4);
 }
 uint64_t check_word(const stamp& s, uint32_t bytes) {
   return mix(mix(mix(s.token, trace_of(s)), method_of(s)), bytes) | 1;
@@ -22,14 +22,16 @@ uint64_t check_word(const stamp& s, uint32_t bytes) {
 
 void fill(capnp::byte* at, size_t n, uint64_t check) {
   uint64_t word = check;
-  for (; n >= 8; at += 8, n -= 8, word += check) std::memcpy(at, &word, 8);
+  for (; n >= 8; at += 8, n -= 8, word += check)
+    std::memcpy(at, &word, 8);
   std::memcpy(at, &word, n);
 }
 bool filled(const capnp::byte* at, size_t n, uint64_t check) {
   uint64_t word = check, got = 0;
   for (; n >= 8; at += 8, n -= 8, word += check) {
     std::memcpy(&got, at, 8);
-    if (got != word) return false;
+    if (got != word)
+      return false;
   }
   return std::memcmp(at, &word, n) == 0;
 }
@@ -51,7 +53,8 @@ outgoing build(const stamp& s, uint32_t body_bytes, uint32_t reply_room, size_t 
 
 std::string read(const message_view& v, stamp& s, uint32_t& body_bytes) {
   envelope e;
-  if (!well_formed(v) || !read_envelope(v, e)) return "no envelope";
+  if (!well_formed(v) || !read_envelope(v, e))
+    return "no envelope";
   s.token = e.interface;
   s.conversation = static_cast<uint32_t>(e.trace >> 32);
   s.sequence = static_cast<uint32_t>(e.trace);
@@ -63,8 +66,10 @@ std::string read(const message_view& v, stamp& s, uint32_t& body_bytes) {
                                          reader_options(v)};
     auto data = reader.getRoot<wire::Envelope>().getBody().getAs<capnp::Data>();
     body_bytes = static_cast<uint32_t>(data.size());
-    if (e.type != check_word(s, body_bytes)) return "the stamp is not what was stamped";
-    if (!filled(data.begin(), data.size(), e.type)) return "the body is not what was written";
+    if (e.type != check_word(s, body_bytes))
+      return "the stamp is not what was stamped";
+    if (!filled(data.begin(), data.size(), e.type))
+      return "the body is not what was written";
   } catch (const kj::Exception& x) {
     return x.getDescription().cStr();
   }

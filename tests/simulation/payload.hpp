@@ -1,7 +1,7 @@
 #pragma once
-#include "net/message.hpp"
-
 #include <string>
+
+#include "net/message.hpp"
 
 namespace weir::net::sim {
 
@@ -19,10 +19,11 @@ struct stamp {
   friend bool operator==(const stamp&, const stamp&) = default;
 };
 
-/// A message with `body_bytes` of data that follow from the stamp. `guessed`: what the builder is told to expect; a wrong guess makes
-/// a message of several pieces.
+/// A message with `body_bytes` of data that follow from the stamp. `guessed`: what the builder is told to
+/// expect; a wrong guess makes a message of several pieces.
 outgoing build(const stamp& s, uint32_t body_bytes, uint32_t reply_room, size_t guessed);
-/// The stamp and the length of the data. Not empty: what is wrong, in words. Failures are no stamped messages.
+/// The stamp and the length of the data. Not empty: what is wrong, in words. Failures are no stamped
+/// messages.
 std::string read(const message_view& v, stamp& s, uint32_t& body_bytes);
 /// What an envelope with `body_bytes` of data measures as one frame's body.
 constexpr uint32_t framed_bytes(uint32_t body_bytes) { return 8 + 8 + 40 + (body_bytes + 7) / 8 * 8; }

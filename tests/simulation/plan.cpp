@@ -7,9 +7,10 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 const char* to_string(action a) {
-  static constexpr const char* names[] = {"write", "deliver", "time",  "handle", "finish", "drop kept", "drop reply",
-                                          "open",  "call",    "post",  "run",    "offer",  "cancel",    "close",
-                                          "abort", "reclaim", "ration", "stall", "cut",    "go away"};
+  static constexpr const char* names[] = {"write",     "deliver",    "time",   "handle", "finish",
+                                          "drop kept", "drop reply", "open",   "call",   "post",
+                                          "run",       "offer",      "cancel", "close",  "abort",
+                                          "reclaim",   "ration",     "stall",  "cut",    "go away"};
   static_assert(std::size(names) == actions);
   return names[static_cast<size_t>(a)];
 }
@@ -21,7 +22,8 @@ plan quiet_plan(unsigned nodes) {
     n.link.node = {i + 1, i + 1};
     n.link.node_name = "node " + std::to_string(i);
     n.link.message_bytes_max = 1 << 20;
-    if (i != 0) p.links.emplace_back(i - 1, i);
+    if (i != 0)
+      p.links.emplace_back(i - 1, i);
   }
   return p;
 }
@@ -42,6 +44,7 @@ habits draw_habits(dice& d) {
   h.large_percent = some(20);
   h.large_bytes = static_cast<uint32_t>(d.by_magnitude(2 << 10, 280 << 10));
   h.refuse_percent = some(20);
+  h.late_accept_percent = some(80);
   h.unread_percent = some(30);
   h.late_percent = some(60);
   h.held_percent = some(40);
@@ -64,7 +67,8 @@ void draw_node(dice& d, node_plan& n) {
   n.outbound_bytes = d.by_magnitude(16 << 10, 1 << 20);
   n.held_bytes_max = d.chance(20) ? 0 : d.by_magnitude(1 << 10, 512 << 10);
   n.ration = {d.by_magnitude(256, 64 << 10), d.by_magnitude(1, 128), d.pick({1u, 2u, 4u, 8u})};
-  n.back = d.chance(30) ? ration_options{0, 0, 4} : ration_options{d.by_magnitude(256, 16 << 10), d.by_magnitude(1, 64), 4};
+  n.back = d.chance(30) ? ration_options{0, 0, 4}
+                        : ration_options{d.by_magnitude(256, 16 << 10), d.by_magnitude(1, 64), 4};
   n.service_message_bytes_max = d.chance(60) ? 0 : d.by_magnitude(256, n.link.message_bytes_max) / 8 * 8;
   n.mixed_rations = d.chance(50);
   n.users = draw_habits(d);
@@ -77,16 +81,25 @@ void draw_node(dice& d, node_plan& n) {
 
 plan random_plan(dice& d) {
   auto p = quiet_plan(2);
-  for (auto& n : p.nodes) draw_node(d, n);
-  if (d.chance(15)) p.links.emplace_back(1, 0);
+  for (auto& n : p.nodes)
+    draw_node(d, n);
+  if (d.chance(15))
+    p.links.emplace_back(1, 0);
   p.pipe_bytes = d.by_magnitude(64, 256 << 10);
-  if (d.chance(30)) p.with_grants = {unsigned(d.below(50)), unsigned(d.below(50)), unsigned(d.below(50))};
-  constexpr std::array<unsigned, actions> usual{30, 30, 20, 20, 12, 6, 6, 4, 14, 8, 3, 6, 3, 1, 1, 1, 1, 1, 0, 0};
-  for (size_t i = 0; i < actions; ++i) p.weights[i] = usual[i] * 10 * d.pick({1u, 1u, 1u, 3u}) / d.pick({1u, 1u, 1u, 3u});
-  for (auto a : {action::cancel, action::close, action::abort, action::reclaim, action::ration, action::stall})
-    if (d.chance(30)) p.weights[static_cast<size_t>(a)] = 0;
-  if (d.chance(10)) p.weights[static_cast<size_t>(action::cut)] = 2;
-  if (d.chance(10)) p.weights[static_cast<size_t>(action::go_away)] = 2;
+  if (d.chance(30))
+    p.with_grants = {unsigned(d.below(50)), unsigned(d.below(50)), unsigned(d.below(50))};
+  constexpr std::array<unsigned, actions> usual{30, 30, 20, 20, 12, 6, 6, 4, 14, 8,
+                                                3,  6,  3,  1,  1,  1, 1, 1, 0,  0};
+  for (size_t i = 0; i < actions; ++i)
+    p.weights[i] = usual[i] * 10 * d.pick({1u, 1u, 1u, 3u}) / d.pick({1u, 1u, 1u, 3u});
+  for (auto a :
+       {action::cancel, action::close, action::abort, action::reclaim, action::ration, action::stall})
+    if (d.chance(30))
+      p.weights[static_cast<size_t>(a)] = 0;
+  if (d.chance(10))
+    p.weights[static_cast<size_t>(action::cut)] = 2;
+  if (d.chance(10))
+    p.weights[static_cast<size_t>(action::go_away)] = 2;
   p.steps = static_cast<unsigned>(d.between(200, 2000));
   p.step_max = d.pick<duration>({microseconds{50}, microseconds{500}, milliseconds{5}, milliseconds{50}});
   p.stall_max = d.chance(5) ? duration{seconds{20}} : duration{milliseconds{d.by_magnitude(1, 4000)}};

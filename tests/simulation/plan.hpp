@@ -1,9 +1,8 @@
 #pragma once
-#include "wire.hpp"
+#include <array>
 
 #include "net/mux.hpp"
-
-#include <array>
+#include "wire.hpp"
 
 namespace weir::net::sim {
 
@@ -15,11 +14,13 @@ struct habits {
   uint32_t large_bytes = 0;
   // services
   unsigned refuse_percent = 0;
+  unsigned late_accept_percent = 0;
   unsigned unread_percent = 0; ///< sessions that nobody reads before the end
-  unsigned late_percent = 0;   ///< requests that are answered later, and stay in their session's charge until then
-  unsigned held_percent = 0;   ///< requests and items that are held
+  unsigned
+      late_percent = 0; ///< requests that are answered later, and stay in their session's charge until then
+  unsigned held_percent = 0; ///< requests and items that are held
   unsigned fail_percent = 0;
-  unsigned nest_percent = 0; ///< requests whose handler calls back its caller
+  unsigned nest_percent = 0;          ///< requests whose handler calls back its caller
   unsigned answer_first_percent = 50; ///< answers that leave before their request's memory dies
   uint32_t answer_bytes = 200;
   unsigned large_answer_percent = 0;
@@ -35,10 +36,10 @@ struct node_plan {
   budget_options inbound{4 << 20, 2 << 20};
   uint64_t outbound_bytes = 1 << 20;
   uint64_t held_bytes_max = 256 << 10;
-  ration_options ration{16 << 10, 64, 4};  ///< of a session that is accepted
-  ration_options back{4 << 10, 16, 4};     ///< of a session that is opened, for what its acceptor posts
+  ration_options ration{16 << 10, 64, 4}; ///< of a session that is accepted
+  ration_options back{4 << 10, 16, 4};    ///< of a session that is opened, for what its acceptor posts
   uint64_t service_message_bytes_max = 0;
-  bool mixed_rations = false;              ///< each session draws its own, up to the one above
+  bool mixed_rations = false; ///< each session draws its own, up to the one above
   habits users;
   size_t receive_slab_bytes = 16 << 10;
   size_t read_bytes = 16 << 10;
@@ -48,8 +49,26 @@ struct node_plan {
 
 /// What may happen next; the weights of a plan say how often.
 enum class action : uint8_t {
-  write, deliver, time, handle, finish, drop_kept, drop_reply,
-  open, call, post, run, offer, cancel, close, abort, reclaim, ration, stall, cut, go_away,
+  write,
+  deliver,
+  time,
+  handle,
+  finish,
+  drop_kept,
+  drop_reply,
+  open,
+  call,
+  post,
+  run,
+  offer,
+  cancel,
+  close,
+  abort,
+  reclaim,
+  ration,
+  stall,
+  cut,
+  go_away,
 };
 constexpr size_t actions = 20;
 const char* to_string(action a);

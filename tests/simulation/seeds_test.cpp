@@ -1,14 +1,15 @@
-// Runs by the seed. SIM_SEED=n replays one (with SIM_TRACE=1 in words), SIM_SEEDS=n runs that many in all (from SIM_FIRST on),
-// SIM_JOBS=n shares them among processes.
-#include "world.hpp"
-
-#include <gtest/gtest.h>
-
+// Runs by the seed. SIM_SEED=n replays one (with SIM_TRACE=1 in words), SIM_SEEDS=n runs that many in all
+// (from SIM_FIRST on), SIM_JOBS=n shares them among processes.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "world.hpp"
 
 namespace weir::net::sim {
 namespace {
@@ -21,13 +22,16 @@ uint64_t from_environment(const char* name, uint64_t otherwise) {
 volatile uint64_t seed_now = 0;
 
 std::string replay(uint64_t seed) {
-  return "replay with: SIM_SEED=" + std::to_string(seed) + " SIM_TRACE=1 build/tests/simulation --gtest_filter='Seeds.A'";
+  return "replay with: SIM_SEED=" + std::to_string(seed) +
+         " SIM_TRACE=1 build/tests/simulation --gtest_filter='Seeds.A'";
 }
 
 extern "C" void on_crash(int signal) {
   char text[160];
-  auto n = std::snprintf(text, sizeof text, "\nseed %llu crashed: SIM_SEED=%llu build/tests/simulation --gtest_filter='Seeds.A'\n",
-                         static_cast<unsigned long long>(seed_now), static_cast<unsigned long long>(seed_now));
+  auto n = std::snprintf(
+      text, sizeof text,
+      "\nseed %llu crashed: SIM_SEED=%llu build/tests/simulation --gtest_filter='Seeds.A'\n",
+      static_cast<unsigned long long>(seed_now), static_cast<unsigned long long>(seed_now));
   (void)!write(STDERR_FILENO, text, static_cast<size_t>(n));
   std::signal(signal, SIG_DFL);
   std::raise(signal);
@@ -36,29 +40,32 @@ extern "C" void on_crash(int signal) {
 /// False: it broke, and said so.
 bool holds(uint64_t seed) {
   seed_now = seed;
-  try {
-    run_seed(seed, from_environment("SIM_TRACE", 0) != 0);
+  auto fault = run_seed(seed, from_environment("SIM_TRACE", 0) != 0);
+  if (fault.empty())
     return true;
-  } catch (const broken& b) {
-    std::fprintf(stderr, "seed %llu: %s\n%s\n", static_cast<unsigned long long>(seed), b.what(), replay(seed).c_str());
-    return false;
-  }
+  std::fprintf(stderr, "seed %llu: %s\n%s\n", static_cast<unsigned long long>(seed), fault.c_str(),
+               replay(seed).c_str());
+  return false;
 }
 
 uint64_t failures_among(uint64_t first, uint64_t n) {
   uint64_t failures = 0;
-  for (auto seed = first; seed < first + n && failures < 10; ++seed) failures += !holds(seed);
+  for (auto seed = first; seed < first + n && failures < 10; ++seed)
+    failures += !holds(seed);
   return failures;
 }
 
 bool all_hold(uint64_t first, uint64_t n, uint64_t jobs) {
-  if (jobs <= 1) return failures_among(first, n) == 0;
+  if (jobs <= 1)
+    return failures_among(first, n) == 0;
   for (uint64_t i = 0; i < jobs; ++i) {
     auto from = first + n * i / jobs, to = first + n * (i + 1) / jobs;
-    if (fork() == 0) _exit(failures_among(from, to - from) == 0 ? 0 : 1);
+    if (fork() == 0)
+      _exit(failures_among(from, to - from) == 0 ? 0 : 1);
   }
   auto good = true;
-  for (int status = 0; wait(&status) > 0;) good = good && status == 0;
+  for (int status = 0; wait(&status) > 0;)
+    good = good && status == 0;
   return good;
 }
 

@@ -1,23 +1,25 @@
 #pragma once
-#include "dice.hpp"
-
-#include "net/control.hpp"
-#include "net/slab.hpp"
-
-#include <sys/uio.h>
-
+#include <functional>
 #include <string>
 #include <vector>
 
+#include <sys/uio.h>
+
+#include "dice.hpp"
+#include "net/control.hpp"
+#include "net/slab.hpp"
+
 namespace weir::net::sim {
 
-/// What a pipe does to the grants that pass: the only words whose loss, repetition and delay the protocol calls harmless.
+/// What a pipe does to the grants that pass: the only words whose loss, repetition and delay the protocol
+/// calls harmless.
 struct mischief {
   unsigned lost_percent = 0, doubled_percent = 0, late_percent = 0;
   explicit operator bool() const { return lost_percent + doubled_percent + late_percent != 0; }
 };
 
-/// Bytes on their way in one direction, in the order in which they were written: the sender's and the receiver's socket buffers.
+/// Bytes on their way in one direction, in the order in which they were written: the sender's and the
+/// receiver's socket buffers.
 class pipe {
 public:
   size_t capacity = SIZE_MAX;
@@ -37,6 +39,8 @@ public:
   /// Kinds of the frames in the order in which they left, while `records` is set.
   bool records = false;
   std::vector<frame_header> recorded;
+  /// Told of every control frame and of every header of data, for a trace.
+  std::function<void(const frame_header&, const say::control*)> spy;
 
 private:
   void push(const std::byte* at, size_t n) { bytes_.insert(bytes_.end(), at, at + n); }
@@ -46,18 +50,24 @@ private:
   void count(const frame_header& h);
   void end_frame(dice& d);
   bool mangle(dice& d);
+  void tell_spy() const;
 
   std::vector<std::byte> bytes_;
   size_t first_ = 0;
   size_t preamble_left_ = preamble_bytes, body_left_ = 0;
   std::vector<std::byte> header_; // of the frame that passes now
-  bool holds_ = false;            // that frame is kept until it is whole
-  std::vector<uint64_t> held_;    // its body
-  size_t held_bytes_ = 0;
+  bool holds_ = false;            // that frame passes when it is whole
+  std::vector<uint64_t> body_;    // of control
+  size_t body_bytes_ = 0;
   std::vector<say::grant> late_;
 };
 
-/// Reads as a link does: into slabs, keeping what is not a whole frame yet. Messages in it live as long as somebody holds `memory`.
+/// What a frame says, for a trace.
+std::string in_words(const frame_header& h);
+std::string in_words(const say::control& c);
+
+/// Reads as a link does: into slabs, keeping what is not a whole frame yet. Messages in it live as long as
+/// somebody holds `memory`.
 class receive_buffer {
 public:
   explicit receive_buffer(slab_pool& from) : pool_(from) {}

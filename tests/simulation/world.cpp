@@ -1,17 +1,20 @@
 // Time, the pipes, and the order in which things happen.
 #include "world.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdio>
+#include <thread>
+
+#include <fmt/format.h>
 
 namespace weir::net::sim {
 
 using std::chrono::milliseconds;
 
-world::world(plan p, uint64_t seed, bool tracing) : with(std::move(p)), chance(seed ^ 0x5eed), tracing_(tracing) {
-  for (unsigned i = 0; i < with.nodes.size(); ++i) nodes.push_back(std::make_unique<node>(*this, with.nodes[i], i));
+world::world(plan p, uint64_t seed, bool tracing)
+    : with(std::move(p)), chance(seed ^ 0x5eed), tracing_(tracing) {
+  for (unsigned i = 0; i < with.nodes.size(); ++i)
+    nodes.push_back(std::make_unique<node>(*this, with.nodes[i], i));
   for (auto& [from, to] : with.links) {
     for (auto i : {from, to}) {
       auto& x = *ports.emplace_back(std::make_unique<port>());
@@ -28,7 +31,8 @@ world::world(plan p, uint64_t seed, bool tracing) : with(std::move(p)), chance(s
 
 /// Letters before muxes, muxes before ledgers.
 world::~world() {
-  for (auto& n : nodes) n->mail.clear(), n->tasks.clear(), n->kept.clear(), n->replies.clear();
+  for (auto& n : nodes)
+    n->mail.clear(), n->tasks.clear(), n->kept.clear(), n->replies.clear();
   ports.clear();
 }
 
@@ -42,28 +46,38 @@ void world::dial(port& a, port& b) {
     x->out.clear();
     x->out.capacity = with.pipe_bytes;
     x->out.with_grants = with.with_grants;
+    if (tracing_)
+      x->out.spy = [this, x](const frame_header& h, const say::control* c) {
+        trace(fmt::format("port {} -> {}", x->index, c ? in_words(*c) : in_words(h)));
+      };
     x->down = x->going = x->more = false;
   }
 }
 
 void world::trace(const std::string& what) const {
-  if (!tracing_) return;
-  auto us = std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()) - std::chrono::hours{1};
+  if (!tracing_)
+    return;
+  auto us = std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()) -
+            std::chrono::hours{1};
   fmt::print(stderr, "{:>12} us  {}\n", us.count(), what);
 }
 
 // ---- bytes
 
 bool world::write(port& p, size_t most) {
-  if (!p.link->wants_write()) return false;
+  if (!p.link->wants_write())
+    return false;
   auto iovecs = std::min(p.of->with.iovecs, iovecs_.size());
   auto n = p.link->gather({iovecs_.data(), iovecs}, now);
   size_t bytes = 0;
-  for (size_t i = 0; i < n; ++i) bytes += iovecs_[i].iov_len;
+  for (size_t i = 0; i < n; ++i)
+    bytes += iovecs_[i].iov_len;
   constexpr size_t flight_most = (256 << 10) + (96 << 10) + (32 << 10);
-  if (bytes > flight_most) throw broken{"one flight of " + std::to_string(bytes) + " bytes"};
+  if (bytes > flight_most)
+    throw broken{"one flight of " + std::to_string(bytes) + " bytes"};
   bytes = std::min({bytes, p.out.room(), most, p.of->with.write_bytes});
-  if (p.peer->down) bytes = 0;
+  if (p.peer->down)
+    bytes = 0;
   p.out.write(iovecs_.data(), bytes, chance);
   p.link->wrote(bytes);
   touch(p);
@@ -72,14 +86,18 @@ bool world::write(port& p, size_t most) {
 
 bool world::deliver(port& p, size_t most, size_t slice) {
   auto& from = p.peer->out;
-  if (now < from.stalled_until || p.down) return false;
+  if (now < from.stalled_until || p.down)
+    return false;
   auto n = std::min({from.size(), most, p.of->with.read_bytes});
-  if (n == 0 && !p.more) return false;
+  if (n == 0 && !p.more)
+    return false;
   auto* at = p.in->prepare(n, p.link->wanted_bytes());
-  if (n != 0) from.take(at, n);
+  if (n != 0)
+    from.take(at, n);
   p.in->commit(n);
   auto taken = p.link->receive(p.in->data(), p.in->size(), slice, now);
-  if (taken > p.in->size()) throw broken{"took more bytes than there were"};
+  if (taken > p.in->size())
+    throw broken{"took more bytes than there were"};
   p.in->taken(taken);
   p.more = taken != 0 && p.in->size() != 0;
   touch(p);
@@ -88,8 +106,10 @@ bool world::deliver(port& p, size_t most, size_t slice) {
 
 bool world::move_bytes() {
   auto moved = false;
-  for (auto& p : ports) moved = write(*p, SIZE_MAX) || moved;
-  for (auto& p : ports) moved = deliver(*p, SIZE_MAX, 16 << 10) || moved;
+  for (auto& p : ports)
+    moved = write(*p, SIZE_MAX) || moved;
+  for (auto& p : ports)
+    moved = deliver(*p, SIZE_MAX, 16 << 10) || moved;
   return moved;
 }
 
@@ -98,12 +118,16 @@ bool world::move_bytes() {
 void world::tick(port& p) {
   p.link->tick(now);
   touch(p);
-  if (p.down) return;
-  if (p.link->next_tick() <= now) throw broken{fmt::format("port {} asks for a tick in the past after each tick", p.index)};
+  if (p.down)
+    return;
+  if (p.link->next_tick() <= now)
+    throw broken{fmt::format("port {} asks for a tick in the past after each tick", p.index)};
   for (auto* s : p.live) {
-    if (s->open_calls == 0) continue;
+    if (s->open_calls == 0)
+      continue;
     for (auto& c : known.calls)
-      if (c.open && c.caller == s && c.deadline <= now) throw broken{name_of(*s) + ": a call outlived its deadline"};
+      if (c.open && c.caller == s && c.deadline <= now)
+        throw broken{name_of(*s) + ": a call outlived its deadline"};
   }
 }
 
@@ -112,23 +136,27 @@ void world::pass(duration d) {
   while (now < until) {
     auto next = until;
     for (auto& p : ports)
-      if (!p->down) next = std::min(next, p->link->next_tick());
+      if (!p->down)
+        next = std::min(next, p->link->next_tick());
     now = std::max(now, next);
     for (auto& p : ports)
-      if (!p->down && p->link->next_tick() <= now) tick(*p);
-    if (now < until) flow();
+      if (!p->down && p->link->next_tick() <= now)
+        tick(*p);
+    flow();
   }
 }
 
 void world::stall() {
   auto& p = *ports[chance.below(ports.size())];
-  p.out.stalled_until = now + duration{static_cast<duration::rep>(chance.below(static_cast<uint64_t>(with.stall_max.count())))};
+  p.out.stalled_until = now + duration{static_cast<duration::rep>(
+                                  chance.below(static_cast<uint64_t>(with.stall_max.count())))};
 }
 
 // ---- the life of links
 
 void world::cut(port& p, errc reason) {
-  if (p.down) return;
+  if (p.down)
+    return;
   p.link->lost(reason, "cut");
   touch(p);
 }
@@ -136,9 +164,12 @@ void world::cut(port& p, errc reason) {
 /// A side that is down takes the other one with it, once what it wrote has come; then both begin anew.
 void world::part() {
   for (auto& p : ports) {
-    if (!p->down || p->peer->down) continue;
-    while (write(*p, SIZE_MAX)) {}
-    for (int i = 0; i < 64 && deliver(*p->peer, SIZE_MAX, SIZE_MAX); ++i) {}
+    if (!p->down || p->peer->down)
+      continue;
+    while (write(*p, SIZE_MAX)) {
+    }
+    for (int i = 0; i < 64 && deliver(*p->peer, SIZE_MAX, SIZE_MAX); ++i) {
+    }
     cut(*p->peer, errc::link_lost);
   }
 }
@@ -161,42 +192,70 @@ void world::go_away(port& p) {
 // ---- one step of a run
 
 void world::run() {
-  for (unsigned i = 0; i < with.steps; ++i) step();
+  for (unsigned i = 0; i < with.steps; ++i)
+    step();
 }
 
 void world::step() {
   uint64_t sum = 0;
-  for (auto w : with.weights) sum += w;
+  for (auto w : with.weights)
+    sum += w;
   auto at = chance.below(sum);
   size_t a = 0;
-  while (at >= with.weights[a]) at -= with.weights[a++];
+  while (at >= with.weights[a])
+    at -= with.weights[a++];
   act(static_cast<action>(a));
-  if (with.redials) redial();
+  if (with.redials)
+    redial();
 }
 
 void world::act(action a) {
   auto& p = *ports[chance.below(ports.size())];
   auto& n = *p.of;
-  if (tracing_) trace(fmt::format("port {}: {}", p.index, to_string(a)));
+  if (tracing_)
+    trace(fmt::format("port {}: {}", p.index, to_string(a)));
   switch (a) {
-  case action::write: write(p, chance.by_magnitude(0, 256 << 10)); return;
-  case action::deliver: deliver(p, chance.by_magnitude(1, 64 << 10), chance.by_magnitude(1, 64 << 10)); return;
+  case action::write:
+    write(p, chance.by_magnitude(0, 256 << 10));
+    return;
+  case action::deliver:
+    deliver(p, chance.by_magnitude(1, 64 << 10), chance.by_magnitude(1, 64 << 10));
+    return;
   case action::time:
     now += duration{static_cast<duration::rep>(chance.below(static_cast<uint64_t>(with.step_max.count())))};
     for (auto& x : ports)
-      if (!x->down && x->link->next_tick() <= now) tick(*x);
+      if (!x->down && x->link->next_tick() <= now)
+        tick(*x);
     return;
-  case action::handle: n.handle(false); break;
-  case action::finish: n.finish_task(true); break;
-  case action::drop_kept: n.drop_kept(); break;
+  case action::handle:
+    if (!chance.chance(10) || !n.answer_offer())
+      n.handle(false);
+    return;
+  case action::finish:
+    n.finish_task(true);
+    return;
+  case action::drop_kept:
+    n.drop_kept();
+    return;
   case action::drop_reply:
-    if (!chance.chance(n.with.users.unread_reply_percent)) n.drop_reply();
-    break;
-  case action::stall: stall(); return;
-  case action::cut: cut(p, errc::link_lost); return;
-  case action::go_away: go_away(p); return;
+    if (!chance.chance(n.with.users.unread_reply_percent))
+      n.drop_reply();
+    return;
+  case action::stall:
+    stall();
+    return;
+  case action::cut:
+    if (!p.down && chance.chance(30))
+      doing(p, [&] { p.link->fail(errc::shutting_down, "the user said so"); });
+    else
+      cut(p, errc::link_lost);
+    return;
+  case action::go_away:
+    go_away(p);
+    return;
   default:
-    if (!p.down) n.act(a, p);
+    if (!p.down)
+      n.act(a, p);
   }
   touch(p);
 }
@@ -206,20 +265,26 @@ void world::act(action a) {
 bool world::work() {
   auto did = false;
   for (auto& n : nodes) {
-    while (n->handle(n->draining)) did = true;
-    while (n->finish_task(false)) did = true;
-    while (n->drop_kept()) did = true;
-    while (n->drop_reply()) did = true;
+    while (n->answer_offer())
+      did = true;
+    while (n->handle(n->draining))
+      did = true;
+    while (n->finish_task(false))
+      did = true;
+    while (n->drop_kept())
+      did = true;
+    while (n->drop_reply())
+      did = true;
     for (auto* p : n->ports) {
       auto live = p->live;
       for (auto* s : live)
-        if (s->live() && !s->waits && s->offers_left > 0) {
+        if (s->live() && !s->waits && !s->closing && s->offers_left > 0) {
           n->offer(*s);
+          touch(*p);
           did = true;
         }
     }
   }
-  for (auto& p : ports) touch(*p);
   return did;
 }
 
@@ -228,31 +293,44 @@ void world::flow() {
     auto moved = move_bytes();
     moved = work() || moved;
     part();
-    if (!moved) return;
-    if (i > 4'000'000) throw broken{"it never comes to rest"};
+    if (!moved)
+      return;
+    if (i > 4'000'000)
+      throw broken{"it never comes to rest"};
   }
 }
 
 void world::settle(std::string (world::*not_yet)() const, const char* what) {
-  auto start = now;
+  auto start = now, moved_at = now;
   flow();
+  auto seen = events;
   for (auto left = (this->*not_yet)(); !left.empty(); left = (this->*not_yet)()) {
-    if (now - start > longest_wait) throw broken{std::string{what} + ": nobody has anything to do, but\n" + left};
+    if (std::exchange(seen, events) != events)
+      moved_at = now;
+    if (now - moved_at > longest_wait)
+      throw broken{std::string{what} + ": nobody has anything to do, but\n" + left};
     auto next = time_point::max();
     for (auto& p : ports)
-      if (!p->down) next = std::min({next, p->link->next_tick(), p->out.stalled_until > now ? p->out.stalled_until : next});
-    if (next == time_point::max()) throw broken{std::string{what} + ": no timer runs, but\n" + left};
+      if (!p->down)
+        next = std::min(next, p->link->next_tick());
+    if (next == time_point::max())
+      throw broken{std::string{what} + ": no timer runs, but\n" + left};
     now = std::max(now, next);
     for (auto& p : ports)
-      if (!p->down && p->link->next_tick() <= now) tick(*p);
+      if (!p->down && p->link->next_tick() <= now)
+        tick(*p);
     flow();
   }
   longest_drain = std::max(longest_drain, now - start);
 }
 
 void world::drain() {
-  for (auto& n : nodes) n->draining = true;
-  for (auto& p : ports) p->out.with_grants = {}, p->out.stalled_until = {};
+  for (auto& n : nodes)
+    n->draining = true;
+  for (auto& p : ports) {
+    p->out.stalled_until = {};
+    p->out.with_grants.lost_percent = std::min(p->out.with_grants.lost_percent, 20u);
+  }
   settle(&world::waiting, "at rest");
 }
 
@@ -261,20 +339,26 @@ void world::finish() {
   for (auto& p : ports) {
     auto live = p->live;
     for (auto* s : live)
-      if (s->live() && (s->index == 0 || chance.chance(50))) close(*s);
+      if (s->live() && (s->index == 0 || chance.chance(50)))
+        close(*s);
   }
   settle(&world::sessions_left, "after every close");
   expect_base_line();
   for (auto& p : ports)
-    if (!p->down && (p->which == side::dialled || chance.chance(50))) go_away(*p);
+    if (!p->down && (p->which == side::dialled || chance.chance(50)))
+      go_away(*p);
   flow();
   for (auto& p : ports)
-    if (!p->down && p->going && p->which == side::dialled && !p->link->drained()) throw broken{"it said goodbye, and is not drained"};
-  for (auto& p : ports) cut(*p, errc::going_away);
-  for (auto& p : ports) p->link.reset(), p->in.reset();
+    if (!p->down && p->going && p->which == side::dialled && !p->link->drained())
+      throw broken{"it said goodbye, and is not drained"};
+  for (auto& p : ports)
+    cut(*p, errc::going_away);
+  for (auto& p : ports)
+    p->link.reset(), p->in.reset();
   for (auto& n : nodes) {
     auto alive = n->receive_pool->alive_bytes() + n->reassembly_pool->alive_bytes();
-    if (alive != 0) throw broken{fmt::format("node {}: {} bytes of slabs are still held", n->index, alive)};
+    if (alive != 0)
+      throw broken{fmt::format("node {}: {} bytes of slabs are still held", n->index, alive)};
   }
 }
 
@@ -283,14 +367,16 @@ void world::finish() {
 void world::connect() {
   flow();
   for (auto& p : ports)
-    if (!p->link->ready()) throw broken{"no hello"};
+    if (!p->link->ready())
+      throw broken{"no hello"};
 }
 
 side_of& world::open(unsigned k, bool stream, bool from_acceptor) {
   auto& p = *ports[2 * k + (from_acceptor ? 1 : 0)];
   failure why;
   auto* s = p.of->open(p, stream, why);
-  if (!s) throw broken{"not opened: " + to_string(why)};
+  if (!s)
+    throw broken{"not opened: " + to_string(why)};
   touch(p);
   return *s;
 }
@@ -298,14 +384,16 @@ side_of& world::open(unsigned k, bool stream, bool from_acceptor) {
 uint64_t world::call(side_of& s, const call_options& o) {
   failure why;
   auto token = s.at->of->call(s, o, why);
-  if (token == 0) throw broken{"not called: " + to_string(why)};
+  if (token == 0)
+    throw broken{"not called: " + to_string(why)};
   touch(*s.at);
   return token;
 }
 
 void world::post(side_of& s, uint32_t body_bytes, lane in_lane) {
   failure why;
-  if (!s.at->of->post(s, body_bytes, in_lane, why)) throw broken{"not posted: " + to_string(why)};
+  if (!s.at->of->post(s, body_bytes, in_lane, why))
+    throw broken{"not posted: " + to_string(why)};
   touch(*s.at);
 }
 
@@ -320,12 +408,30 @@ void world::close(side_of& s) {
   touch(*s.at);
 }
 
-void run_seed(uint64_t seed, bool tracing) {
-  dice d{seed};
-  world w{random_plan(d), seed, tracing};
-  w.connect();
-  w.run();
-  w.finish();
+namespace {
+/// Empty, or what broke.
+std::string run_here(uint64_t seed, bool tracing) {
+  try {
+    dice d{seed};
+    world w{random_plan(d), seed, tracing};
+    w.connect();
+    w.run();
+    w.finish();
+    return {};
+  } catch (const broken& b) {
+    return b.what();
+  }
+}
+} // namespace
+
+std::string run_seed(uint64_t seed, bool tracing) {
+  std::string fault;
+  auto before = slab_pool::build_pool().alive_bytes();
+  std::thread{[&] { fault = run_here(seed, tracing); }}.join();
+  auto after = slab_pool::build_pool().alive_bytes();
+  if (fault.empty() && after != before)
+    return fmt::format("{} bytes of built messages are still held", after - before);
+  return fault;
 }
 
 } // namespace weir::net::sim

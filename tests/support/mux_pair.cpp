@@ -1,10 +1,10 @@
 #include "tests/support/mux_pair.hpp"
 
-#include "net/wire.capnp.h"
+#include <algorithm>
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include "net/wire.capnp.h"
 
 namespace weir::net::test {
 
@@ -12,25 +12,34 @@ outgoing build_message(std::string_view bytes, uint32_t reply_room_bytes) {
   message_builder b{bytes.size() + 64};
   auto e = b.initRoot<wire::Envelope>();
   e.setReplyRoom(reply_room_bytes);
-  e.getBody().setAs<capnp::Data>(kj::arrayPtr(reinterpret_cast<const capnp::byte*>(bytes.data()), bytes.size()));
+  e.getBody().setAs<capnp::Data>(
+      kj::arrayPtr(reinterpret_cast<const capnp::byte*>(bytes.data()), bytes.size()));
   return b.finish();
 }
 
 std::string read_body(const message_view& v) {
   envelope e;
   EXPECT_TRUE(well_formed(v));
-  EXPECT_TRUE(read_envelope(v, e));
-  if (e.type == failure_type()) return to_string(read_failure(v));
-  auto words = kj::arrayPtr(reinterpret_cast<const capnp::word*>(v.words), v.count);
-  capnp::FlatArrayMessageReader reader{words, reader_options(v)};
-  auto data = reader.getRoot<wire::Envelope>().getBody().getAs<capnp::Data>();
-  return {reinterpret_cast<const char*>(data.begin()), data.size()};
+  if (!read_envelope(v, e))
+    return "no envelope";
+  if (e.type == failure_type())
+    return to_string(read_failure(v));
+  try {
+    auto words = kj::arrayPtr(reinterpret_cast<const capnp::word*>(v.words), v.count);
+    capnp::FlatArrayMessageReader reader{words, reader_options(v)};
+    auto data = reader.getRoot<wire::Envelope>().getBody().getAs<capnp::Data>();
+    return {reinterpret_cast<const char*>(data.begin()), data.size()};
+  } catch (const kj::Exception& e2) {
+    return e2.getDescription().cStr();
+  }
 }
 
 // ---- one side
 
 peer::peer(settings s, side which, time_point now)
-    : with(std::move(s)), inbound(with.inbound), outbound(with.outbound_bytes),
+    : with(std::move(s)),
+      inbound(with.inbound),
+      outbound(with.outbound_bytes),
       link(with.link, which, inbound, outbound, *memory, now) {}
 
 session& peer::open(const std::string& service, bool stream, ration_options back) {
@@ -62,26 +71,32 @@ void peer::answer(const seen& request, std::string_view body) {
 
 void peer::consume_all() {
   for (auto& h : std::exchange(held_, {})) {
-    if (h.reply) link.reply_died(h.cost);
-    else if (h.ended) inbound.give(charge::session, h.cost);
-    else link.consumed(*h.on, h.cost, 1);
+    if (h.reply)
+      link.reply_died(h.cost);
+    else if (h.ended)
+      inbound.give(charge::session, h.cost);
+    else
+      link.consumed(*h.on, h.cost, 1);
   }
   fetch();
 }
 
 size_t peer::count(event::type t) const {
-  return static_cast<size_t>(std::count_if(events.begin(), events.end(), [&](auto& e) { return e.what == t; }));
+  return static_cast<size_t>(
+      std::count_if(events.begin(), events.end(), [&](auto& e) { return e.what == t; }));
 }
 
 const seen* peer::last(event::type t) const {
   for (auto e = events.rbegin(); e != events.rend(); ++e)
-    if (e->what == t) return &*e;
+    if (e->what == t)
+      return &*e;
   return nullptr;
 }
 
 const seen* peer::end_of(uint64_t token) const {
   for (auto& e : events)
-    if (e.token == token && (e.what == event::type::reply || e.what == event::type::failed)) return &e;
+    if (e.token == token && (e.what == event::type::reply || e.what == event::type::failed))
+      return &e;
   return nullptr;
 }
 
@@ -89,32 +104,42 @@ void peer::fetch() {
   std::vector<event> out;
   while (link.has_events()) {
     link.take_events(out);
-    for (auto& e : out) on_event(e);
+    for (auto& e : out)
+      on_event(e);
     out.clear();
   }
 }
 
 void peer::on_event(event& e) {
-  seen s{e.what, e.on, e.in_lane, e.call, e.token, e.cost, e.message.bytes(), e.deadline != time_point::max(), {}, {}};
-  if (e.message.count != 0) s.body = read_body(e.message);
-  if (e.why) s.why = *e.why;
+  seen s{e.what, e.on, e.in_lane, e.call, e.token, e.cost, e.message.bytes(), e.deadline != time_point::max(),
+         {},     {}};
+  if (e.message.count != 0)
+    s.body = read_body(e.message);
+  if (e.why)
+    s.why = *e.why;
   events.push_back(s);
   auto data = e.what == event::type::request || e.what == event::type::item;
   if (data || e.what == event::type::reply) {
     auto over = e.on->now() == session::state::over || e.on->now() == session::state::tombstone;
     held_.push_back({e.on, over, e.cost, !data});
   }
-  if (e.what == event::type::ended)
-    for (auto& h : held_) h.ended = h.ended || h.on == e.on;
+  if (e.what == event::type::ended) {
+    for (auto& h : held_)
+      h.ended = h.ended || h.on == e.on;
+    std::erase_if(unanswered, [&](auto& u) { return u.on == e.on; });
+  }
   if (e.what == event::type::open && accepts) {
     if (!link.accept(*e.on, with.ration, with.service_message_bytes_max))
       link.refuse(*e.on, errc::no_budget, "no budget for a ration", true);
   }
   if (e.what == event::type::request) {
-    if (answers) link.reply(*e.on, e.call, build_message(handler(s.body)));
-    else unanswered.push_back(s);
+    if (answers)
+      link.reply(*e.on, e.call, build_message(handler(s.body)));
+    else
+      unanswered.push_back(s);
   }
-  if (consumes) consume_all();
+  if (consumes)
+    consume_all();
 }
 
 // ---- the pipe
@@ -161,11 +186,13 @@ void mux_pair::connect() {
 }
 
 bool mux_pair::write(peer& from, pipe& to) {
-  if (!from.link.wants_write()) return false;
+  if (!from.link.wants_write())
+    return false;
   std::vector<iovec> v(entries_max);
   auto n = from.link.gather(v, now);
   size_t bytes = 0;
-  for (size_t i = 0; i < n; ++i) bytes += v[i].iov_len;
+  for (size_t i = 0; i < n; ++i)
+    bytes += v[i].iov_len;
   bytes = std::min({bytes, to.room(), write_bytes});
   to.write(v.data(), n, bytes);
   from.link.wrote(bytes);
@@ -177,16 +204,20 @@ bool mux_pair::step() {
   auto moved = write(client, to_server);
   moved = write(server, to_client) || moved;
   moved = moved || to_server.size() != 0 || to_client.size() != 0;
-  if (to_server.size() != 0) to_server.deliver(server, read_bytes, now);
-  if (to_client.size() != 0) to_client.deliver(client, read_bytes, now);
-  if (checks) expect_invariants();
+  if (to_server.size() != 0)
+    to_server.deliver(server, read_bytes, now);
+  if (to_client.size() != 0)
+    to_client.deliver(client, read_bytes, now);
+  if (checks)
+    expect_invariants();
   return moved;
 }
 
 void mux_pair::exchange() {
   client.fetch();
   server.fetch();
-  while (step()) {}
+  while (step()) {
+  }
 }
 
 void mux_pair::advance(duration d, duration by) {
@@ -207,7 +238,8 @@ void mux_pair::expect_base_line() {
   for (auto* p : {&client, &server}) {
     auto* who = p == &client ? "the client" : "the server";
     for (size_t i = 0; i < charges; ++i)
-      EXPECT_EQ(p->inbound.charged(static_cast<charge>(i)), 0u) << who << " owes for " << to_string(static_cast<charge>(i));
+      EXPECT_EQ(p->inbound.charged(static_cast<charge>(i)), 0u)
+          << who << " owes for " << to_string(static_cast<charge>(i));
     EXPECT_EQ(p->inbound.liability(), p->with.inbound.reserve_bytes) << who;
     EXPECT_EQ(p->outbound.bytes(), 0u) << who;
   }

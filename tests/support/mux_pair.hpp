@@ -1,6 +1,4 @@
 #pragma once
-#include "net/mux.hpp"
-
 #include <deque>
 #include <functional>
 #include <map>
@@ -8,7 +6,10 @@
 #include <string_view>
 #include <vector>
 
-/// Two muxes in one test, joined by a pipe that splits as it is told, under a time that only the test moves. Single-threaded.
+#include "net/mux.hpp"
+
+/// Two muxes in one test, joined by a pipe that splits as it is told, under a time that only the test moves.
+/// Single-threaded.
 namespace weir::net::test {
 
 /// An Envelope whose body is `bytes` of data.
@@ -30,7 +31,8 @@ struct seen {
   failure why;
 };
 
-/// One side: a mux with ledgers of its own and a user that by default accepts, answers with the same body and consumes at once.
+/// One side: a mux with ledgers of its own and a user that by default accepts, answers with the same body and
+/// consumes at once.
 class peer {
 public:
   struct settings {
@@ -49,9 +51,9 @@ public:
   mux link;
 
   // ---- what the user does with what comes
-  bool accepts = true;   ///< answers `open`; if not, the test does
-  bool consumes = true;  ///< gives credit back at once; if not, `consume_all` does
-  bool answers = true;   ///< answers every request with its body
+  bool accepts = true;  ///< answers `open`; if not, the test does
+  bool consumes = true; ///< gives credit back at once; if not, `consume_all` does
+  bool answers = true;  ///< answers every request with its body
   std::function<std::string(const std::string&)> handler = [](const std::string& in) { return in; };
 
   // ---- verbs
@@ -93,6 +95,8 @@ public:
   size_t size() const { return bytes_.size(); }
   void write(const iovec* v, size_t n, size_t bytes);
   void push(const void* at, size_t n);
+  /// Changes the byte at `at` on its way.
+  void damage(size_t at, std::byte x) { bytes_[at] ^= x; }
   /// Moves up to `n` bytes into the reader's buffer.
   void deliver(peer& to, size_t n, time_point now);
 

@@ -1,9 +1,9 @@
 #include "tests/support/raw_peer.hpp"
 
-#include <gtest/gtest.h>
-
 #include <array>
 #include <cstring>
+
+#include <gtest/gtest.h>
 
 namespace weir::net::test {
 
@@ -47,7 +47,8 @@ void raw_peer::control(const say::control& c) {
   std::memcpy(body.data(), m.at + header_bytes, m.size - header_bytes);
   if (m.more) { // put the pieces behind each other
     auto* to = reinterpret_cast<std::byte*>(body.data()) + m.size - header_bytes;
-    for (auto& p : *m.more) std::memcpy(std::exchange(to, to + p.size), p.at, p.size);
+    for (auto& p : *m.more)
+      std::memcpy(std::exchange(to, to + p.size), p.at, p.size);
   }
   frame(h, body);
 }
@@ -63,7 +64,8 @@ void raw_peer::hello() {
 void raw_peer::frame(frame_header h, const std::vector<uint64_t>& body) {
   std::vector<uint64_t> whole(header_bytes / 8 + body.size());
   std::memcpy(whole.data(), &h, sizeof h);
-  if (!body.empty()) std::memcpy(whole.data() + 2, body.data(), body.size() * 8);
+  if (!body.empty())
+    std::memcpy(whole.data() + 2, body.data(), body.size() * 8);
   bytes(whole.data(), whole.size() * 8);
 }
 
@@ -88,7 +90,8 @@ void raw_peer::first_fragment(uint32_t session, uint64_t total, size_t slice, ui
 }
 
 void raw_peer::fragment(uint32_t session, size_t slice, uint8_t flags, uint32_t call) {
-  frame({static_cast<uint32_t>(slice), session, frame_kind::fragment, flags, 0, call}, std::vector<uint64_t>(slice / 8));
+  frame({static_cast<uint32_t>(slice), session, frame_kind::fragment, flags, 0, call},
+        std::vector<uint64_t>(slice / 8));
 }
 
 session& raw_peer::open(uint32_t id, bool stream) {
@@ -114,13 +117,16 @@ void raw_peer::collect() {
     }
     host.link.wrote(total);
     host.fetch();
-    if (n == 0) break;
+    if (n == 0)
+      break;
   }
   std::vector<uint64_t> words(all.size() / 8 + 1);
-  if (!all.empty()) std::memcpy(words.data(), all.data(), all.size());
+  if (!all.empty())
+    std::memcpy(words.data(), all.data(), all.size());
   auto* at = reinterpret_cast<const std::byte*>(words.data());
   size_t used = 0;
-  if (!all.empty() && !std::exchange(preamble_read_, true)) used = preamble_bytes;
+  if (!all.empty() && !std::exchange(preamble_read_, true))
+    used = preamble_bytes;
   while (used < all.size()) {
     auto h = load_header(at + used);
     frames.push_back(h);
@@ -128,18 +134,26 @@ void raw_peer::collect() {
     if (h.kind == frame_kind::control) {
       say::control c;
       std::string why;
-      EXPECT_EQ(say::decode({reinterpret_cast<const uint64_t*>(at + used), h.length / 8}, c, why), errc::none) << why;
+      EXPECT_EQ(say::decode({reinterpret_cast<const uint64_t*>(at + used), h.length / 8}, c, why), errc::none)
+          << why;
       auto add = [](auto& to, auto& from) { to.insert(to.end(), from.begin(), from.end()); };
-      add(all_.opens, c.opens), add(all_.openeds, c.openeds), add(all_.refuseds, c.refuseds), add(all_.grants, c.grants);
+      add(all_.opens, c.opens), add(all_.openeds, c.openeds), add(all_.refuseds, c.refuseds),
+          add(all_.grants, c.grants);
       add(all_.blockeds, c.blockeds), add(all_.reclaims, c.reclaims), add(all_.reclaimeds, c.reclaimeds);
-      add(all_.aborts, c.aborts), add(all_.closes, c.closes), add(all_.closeds, c.closeds), add(all_.cancels, c.cancels);
+      add(all_.aborts, c.aborts), add(all_.closes, c.closes), add(all_.closeds, c.closeds),
+          add(all_.cancels, c.cancels);
       add(all_.cancelleds, c.cancelleds), add(all_.needs, c.needs), add(all_.funds, c.funds);
       add(all_.unfundeds, c.unfundeds);
-      if (c.hello) all_.hello = c.hello;
-      if (c.goaway) all_.goaway = c.goaway;
-      if (c.fault) all_.fault = c.fault;
-      if (c.ping) all_.ping = c.ping;
-      if (c.pong) all_.pong = c.pong;
+      if (c.hello)
+        all_.hello = c.hello;
+      if (c.goaway)
+        all_.goaway = c.goaway;
+      if (c.fault)
+        all_.fault = c.fault;
+      if (c.ping)
+        all_.ping = c.ping;
+      if (c.pong)
+        all_.pong = c.pong;
       all_.fin = all_.fin || c.fin;
     }
     used += h.length;
@@ -159,7 +173,8 @@ errc raw_peer::fault() {
 errc raw_peer::abort_of(uint32_t id) {
   collect();
   for (auto& a : all_.aborts)
-    if (a.session == id) return a.reason;
+    if (a.session == id)
+      return a.reason;
   return errc::none;
 }
 

@@ -1,9 +1,9 @@
 #pragma once
-#include "net/control.hpp"
-#include "tests/support/mux_pair.hpp"
-
 #include <string>
 #include <vector>
+
+#include "net/control.hpp"
+#include "tests/support/mux_pair.hpp"
 
 /// The far end of a link made by hand, for bytes that no mux would send.
 namespace weir::net::test {

@@ -5,6 +5,7 @@
 #include "actors/endpoint.hpp"
 #include "actors/link.hpp"
 #include "tests/support/pipe_stream.hpp"
+#include "tests/support/shop.hpp"
 
 #include <weir/node.hpp>
 
@@ -122,7 +123,7 @@ protected:
 
 private:
   static std::unique_ptr<caf::actor_system_config> make_config() {
-    init_caf_types<>();
+    init_types<caf::id_block::weir_test>();
     auto c = std::make_unique<caf::actor_system_config>();
     c->set(caf_key("scheduler.max-threads"), 1);
     set_caf_policy(*c, "sharing");

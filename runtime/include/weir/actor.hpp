@@ -12,6 +12,18 @@
 
 namespace weir {
 
+namespace detail {
+void init_own_types();
+}
+
+/// Must run once, before the first actor_system_config is made: CAF 1.x wants to know all message types by then (0.17 does not mind).
+/// `Blocks`: the id blocks of your own. `WEIR_MAIN` does it.
+template <class... Blocks>
+void init_types() {
+  detail::init_own_types();
+  init_caf_types<Blocks...>();
+}
+
 /// Who goes first on a link. Order holds within one lane of one session.
 enum class lane : uint8_t {
   normal = 1,
@@ -127,7 +139,7 @@ public:
   void expect(uint64_t token, std::unique_ptr<detail::reply_handler> h);
 
 protected:
-  resume_result resume(execution_context* ctx, size_t max_throughput) override;
+  resume_result resume(caf_context* ctx, size_t max_throughput) override;
   void on_exit() override;
   /// Messages of weir that are for services and sinks. True: it was one.
   virtual bool handle_arrived(void* arrived);

@@ -36,7 +36,7 @@ int run_main(Result (*run)(caf::actor_system&, const Config&), int argc, char** 
                 "caf_main takes a const weir::config& or a class derived from it");
   static_assert(std::is_void_v<Result> || std::is_same_v<Result, int>,
                 "caf_main returns nothing or the exit status");
-  init_caf_types<Blocks...>();
+  init_types<Blocks...>();
   Config cfg;
   auto next = cfg.load(argc, argv);
   if (!next) {

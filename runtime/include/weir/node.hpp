@@ -98,7 +98,7 @@ private:
   static constexpr bool is_stream() {
     return capnp::kind<T>() == capnp::Kind::STRUCT;
   }
-  execution_context* next_loop();
+  caf_context* next_loop();
   void remember(const caf::actor& a);
   void stop_spawned();
   result<void> serve_typed(std::string name, uint64_t type, bool stream, const caf::actor& by, const serve_options& o);
