@@ -1,5 +1,6 @@
 #pragma once
-// Installed as <weir/caf.hpp>. The only file that knows CAF versions: 0.17 (Debian 12) and 1.x compile from one source tree.
+// Installed as <weir/caf.hpp>. The only file that knows CAF versions: 0.17 (Debian 12) and 1.x compile from
+// one source tree.
 
 #include <chrono>
 #include <map>
@@ -13,7 +14,7 @@
 // CAF_VERSION cannot be used: it is an octal literal in the releases 1.0.0 to 1.1.0.
 #define WEIR_CAF_1X (CAF_MAJOR_VERSION >= 1)
 #if !WEIR_CAF_1X && CAF_MINOR_VERSION != 17
-#  error "weir supports CAF 0.17.x and CAF 1.x"
+#error "weir supports CAF 0.17.x and CAF 1.x"
 #endif
 
 #include <caf/actor_cast.hpp>
@@ -26,10 +27,10 @@
 #include <caf/sec.hpp>
 #include <caf/type_id.hpp>
 #if WEIR_CAF_1X
-#  include <caf/logger.hpp>
-#  include <caf/scheduler.hpp>
+#include <caf/logger.hpp>
+#include <caf/scheduler.hpp>
 #else
-#  include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/allowed_unsafe_message_type.hpp>
 #endif
 
 namespace weir {
@@ -90,11 +91,12 @@ caf::mailbox_element_ptr make_element(caf::strong_actor_ptr sender, caf::message
 #endif
 }
 
-/// Sends without a context: a pinned actor knows its loop, any other must go to CAF's scheduler (given the loop of the sender, CAF
-/// would resume the receiver there). Any thread.
+/// Sends without a context: a pinned actor knows its loop, any other must go to CAF's scheduler (given the
+/// loop of the sender, CAF would resume the receiver there). Any thread.
 template <class T>
 void put(const caf::strong_actor_ptr& to, caf::strong_actor_ptr from, T&& x) {
-  if (to) to->enqueue(make_element(std::move(from), caf::make_message_id(), std::forward<T>(x)), nullptr);
+  if (to)
+    to->enqueue(make_element(std::move(from), caf::make_message_id(), std::forward<T>(x)), nullptr);
 }
 
 template <class T>
@@ -122,7 +124,8 @@ using content = caf::type_erased_tuple;
 /// The one value of type T that `c` holds; nullptr when it is anything else.
 template <class T>
 T* content_as(content& c) {
-  if (c.size() != 1 || !c.match_elements<T>()) return nullptr;
+  if (c.size() != 1 || !c.match_elements<T>())
+    return nullptr;
   return &c.get_mutable_as<T>(0);
 }
 
@@ -149,7 +152,8 @@ protected:
 
 /// Runs `r` for at most `n` messages. True: it wants to go on; else its reference is released.
 inline bool run_resumable(caf::resumable* r, caf_context* ctx, size_t n) {
-  if (r->resume(ctx, n) == caf::resumable::resume_later) return true;
+  if (r->resume(ctx, n) == caf::resumable::resume_later)
+    return true;
 #if WEIR_CAF_1X
   r->deref_resumable();
 #else
@@ -191,8 +195,9 @@ private:
   caf_context* before_;
 };
 
-/// An event-based actor that lives on a loop for its whole life when it was made inside a `pin_scope`, else on CAF's scheduler. It hands
-/// its loop to CAF wherever CAF would take the caller's context, so it is started, enqueued and resumed on that loop only.
+/// An event-based actor that lives on a loop for its whole life when it was made inside a `pin_scope`, else
+/// on CAF's scheduler. It hands its loop to CAF wherever CAF would take the caller's context, so it is
+/// started, enqueued and resumed on that loop only.
 class pinnable : public caf::event_based_actor {
 public:
   explicit pinnable(caf::actor_config& cfg)
@@ -217,13 +222,16 @@ public:
       this->set_down_handler([this](caf::down_msg& m) {
         auto [first, last] = watched_.equal_range(m.source);
         std::vector<std::function<void(const caf::error&)>> due;
-        for (auto i = first; i != last; ++i) due.push_back(std::move(i->second));
+        for (auto i = first; i != last; ++i)
+          due.push_back(std::move(i->second));
         watched_.erase(first, last);
-        for (auto& call : due) call(m.reason);
+        for (auto& call : due)
+          call(m.reason);
       });
     bool known = watched_.count(who.address()) > 0;
     watched_.emplace(who.address(), std::move(f));
-    if (!known) this->monitor(who);
+    if (!known)
+      this->monitor(who);
 #endif
   }
 
@@ -238,10 +246,11 @@ protected:
       return caf::message{};
     });
 #else
-    this->set_default_handler([f = std::move(f)](caf::scheduled_actor*, caf::message_view& v) mutable -> caf::result<caf::message> {
-      f(v.content());
-      return caf::message{};
-    });
+    this->set_default_handler(
+        [f = std::move(f)](caf::scheduled_actor*, caf::message_view& v) mutable -> caf::result<caf::message> {
+          f(v.content());
+          return caf::message{};
+        });
 #endif
     CAF_POP_WARNINGS
   }
@@ -260,6 +269,6 @@ private:
 
 } // namespace weir
 
-/// A type that actors of one process send each other and that never leaves it. At global scope, once per type.
-/// On CAF 1.x it also needs an id: see WEIR's own block in actors/messages.hpp.
+/// A type that actors of one process send each other and that never leaves it. At global scope, once per
+/// type. On CAF 1.x it also needs an id: see WEIR's own block in actors/messages.hpp.
 #define WEIR_LOCAL_MESSAGE(T) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(T)

@@ -30,13 +30,15 @@ void credit_port::close() {
     loop_ = nullptr;
     left.swap(posted_);
   }
-  for (auto* a : left) a->drop();
+  for (auto* a : left)
+    a->drop();
 }
 
 void account::give_back(uint64_t bytes, uint64_t messages) {
   auto m = messages_.fetch_add(messages, std::memory_order_relaxed) + messages;
   auto b = bytes_.fetch_add(bytes, std::memory_order_seq_cst) + bytes;
-  if (b >= wake_bytes_.load(std::memory_order_seq_cst) || m >= wake_messages_.load(std::memory_order_relaxed)) notify();
+  if (b >= wake_bytes_.load(std::memory_order_seq_cst) || m >= wake_messages_.load(std::memory_order_relaxed))
+    notify();
 }
 
 void account::give_back_reply(uint64_t bytes) {
@@ -45,7 +47,8 @@ void account::give_back_reply(uint64_t bytes) {
 }
 
 void account::notify() {
-  if (listed_.load(std::memory_order_relaxed) || listed_.exchange(true, std::memory_order_seq_cst)) return;
+  if (listed_.load(std::memory_order_relaxed) || listed_.exchange(true, std::memory_order_seq_cst))
+    return;
   hold();
   port_->post(this);
 }
@@ -58,7 +61,8 @@ account::returned account::take() {
 bool held_allowance::take(uint64_t bytes) {
   auto b = bytes_.fetch_add(bytes, std::memory_order_relaxed);
   auto m = messages_.fetch_add(1, std::memory_order_relaxed);
-  if (b + bytes <= bytes_max_ && m + 1 <= messages_max_) return true;
+  if (b + bytes <= bytes_max_ && m + 1 <= messages_max_)
+    return true;
   give(bytes);
   return false;
 }
@@ -70,7 +74,8 @@ void held_allowance::give(uint64_t bytes) {
 
 std::pair<net::message_view, net::slab_ref> held_allowance::copy(const net::message_view& v) {
   auto n = static_cast<uint32_t>(v.bytes());
-  if (!copies_ || copies_->size - copies_->used < n) copies_ = net::slab_pool::build_pool().take(n);
+  if (!copies_ || copies_->size - copies_->used < n)
+    copies_ = net::slab_pool::build_pool().take(n);
   auto* to = copies_->data() + copies_->used;
   std::memcpy(to, v.words, n);
   copies_->used += n;
@@ -79,10 +84,14 @@ std::pair<net::message_view, net::slab_ref> held_allowance::copy(const net::mess
 
 delivery::~delivery() {
   memory_.reset(); // the memory first: credit must not return before it
-  if (held_) held_->give(cost_);
-  if (!account_) return;
-  if (reply_) account_->give_back_reply(cost_);
-  else account_->give_back(cost_, 1);
+  if (held_)
+    held_->give(cost_);
+  if (!account_)
+    return;
+  if (reply_)
+    account_->give_back_reply(cost_);
+  else
+    account_->give_back(cost_, 1);
   account_->drop();
 }
 
@@ -96,9 +105,11 @@ void delivery::swap(delivery& other) noexcept {
 }
 
 void arrivals::add(account* from, const arrival& a, const net::slab_ref& memory) {
-  if (memory_.empty() || !(memory_.back() == memory)) memory_.push_back(memory);
+  if (memory_.empty() || !(memory_.back() == memory))
+    memory_.push_back(memory);
   size_t s = shares_.size();
-  while (s > 0 && shares_[s - 1].from != from) --s;
+  while (s > 0 && shares_[s - 1].from != from)
+    --s;
   if (s == 0) {
     from->hold();
     shares_.push_back({from});
@@ -114,17 +125,20 @@ void arrivals::add(account* from, const arrival& a, const net::slab_ref& memory)
 net::slab_ref arrivals::memory_of(size_t i) const {
   auto* at = reinterpret_cast<const std::byte*>(items_[i].message.words);
   for (auto& m : memory_)
-    if (at >= m->data() && at < m->data() + m->size) return m;
+    if (at >= m->data() && at < m->data() + m->size)
+      return m;
   assert(!"a message outside of its batch's memory");
   return {};
 }
 
 void arrivals::release(size_t i) {
-  if (items_[i].cost == 0) return;
+  if (items_[i].cost == 0)
+    return;
   auto& s = shares_[items_[i].share];
   s.ready_bytes += items_[i].cost;
   s.ready_messages += 1;
-  if (s.ready_bytes < s.from->wake_bytes() && s.ready_messages < s.from->wake_messages()) return;
+  if (s.ready_bytes < s.from->wake_bytes() && s.ready_messages < s.from->wake_messages())
+    return;
   s.total_bytes -= s.ready_bytes;
   s.total_messages -= s.ready_messages;
   s.from->give_back(std::exchange(s.ready_bytes, 0), std::exchange(s.ready_messages, 0));
@@ -132,9 +146,11 @@ void arrivals::release(size_t i) {
 
 delivery arrivals::hold(size_t i, const std::shared_ptr<held_allowance>& h) {
   auto& item = items_[i];
-  if (!h->take(item.cost)) return {};
+  if (!h->take(item.cost))
+    return {};
   std::pair<net::message_view, net::slab_ref> kept{item.message, memory_of(i)};
-  if (item.message.bytes() < kept.second->size / 4) kept = h->copy(item.message); // it would pin far more than it is charged for
+  if (item.message.bytes() < kept.second->size / 4)
+    kept = h->copy(item.message); // it would pin far more than it is charged for
   return delivery::held(kept.first, std::move(kept.second), h, item.cost);
 }
 
@@ -153,7 +169,8 @@ void arrivals::give_back_all() noexcept {
   items_.clear();
   memory_.clear(); // the memory first
   for (auto& s : shares_) {
-    if (s.total_messages > 0) s.from->give_back(s.total_bytes, s.total_messages);
+    if (s.total_messages > 0)
+      s.from->give_back(s.total_bytes, s.total_messages);
     s.from->drop();
   }
   shares_.clear();

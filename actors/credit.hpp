@@ -1,12 +1,12 @@
 #pragma once
-#include "net/loop.hpp"
-#include "net/message.hpp"
-
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
+
+#include "net/loop.hpp"
+#include "net/message.hpp"
 
 namespace weir::actors {
 
@@ -30,15 +30,17 @@ private:
   std::vector<account*> posted_;
 };
 
-/// What the leases of a session share with it: credit comes back here when messages die, on any thread, exactly once. Lives as long as the
-/// last lease, so longer than session, link and loop. The loop hears of it only when enough has come back (`wake_at`).
+/// What the leases of a session share with it: credit comes back here when messages die, on any thread,
+/// exactly once. Lives as long as the last lease, so longer than session, link and loop. The loop hears of it
+/// only when enough has come back (`wake_at`).
 class account {
 public:
   account(std::shared_ptr<credit_port> port, session* owner) : session_(owner), port_(std::move(port)) {}
 
   void hold(uint32_t n = 1) { refs_.fetch_add(n, std::memory_order_relaxed); }
   void drop() {
-    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      delete this;
   }
 
   /// Memory of requests or items died. Any thread.
@@ -51,8 +53,8 @@ public:
   };
   /// Loop only.
   returned take();
-  /// From how much on the loop wants to hear of it; with 0 (the session is gone, closing or blocked) of everything. Loop only; what is
-  /// there already is not told again: take() it afterwards.
+  /// From how much on the loop wants to hear of it; with 0 (the session is gone, closing or blocked) of
+  /// everything. Loop only; what is there already is not told again: take() it afterwards.
   void wake_at(uint64_t bytes, uint64_t messages) {
     wake_messages_.store(messages, std::memory_order_relaxed);
     wake_bytes_.store(bytes, std::memory_order_seq_cst);
@@ -79,7 +81,8 @@ private:
   std::atomic<uint64_t> messages_{0}, reply_bytes_{0};
 };
 
-/// An allowance of bytes and messages that a service has paid for once and hands to the messages it holds. Any thread.
+/// An allowance of bytes and messages that a service has paid for once and hands to the messages it holds.
+/// Any thread.
 class held_allowance {
 public:
   held_allowance(uint64_t bytes, uint64_t messages) : bytes_max_(bytes), messages_max_(messages) {}
@@ -110,7 +113,8 @@ public:
   static delivery reply(net::message_view v, net::slab_ref memory, account* a, uint64_t room) {
     return delivery{v, std::move(memory), a, room, true};
   }
-  static delivery held(net::message_view v, net::slab_ref memory, std::shared_ptr<held_allowance> h, uint64_t cost) {
+  static delivery held(net::message_view v, net::slab_ref memory, std::shared_ptr<held_allowance> h,
+                       uint64_t cost) {
     delivery d{v, std::move(memory), nullptr, cost, false};
     d.held_ = std::move(h);
     return d;
@@ -149,8 +153,8 @@ struct arrival {
   uint32_t share = 0; ///< index into the batch's shares
 };
 
-/// What one read brought for one service, of all sessions together, in order. Its credit comes back message by message as the service
-/// gets on with it (`release`), and in any case when the batch dies. Move-only.
+/// What one read brought for one service, of all sessions together, in order. Its credit comes back message
+/// by message as the service gets on with it (`release`), and in any case when the batch dies. Move-only.
 class arrivals {
 public:
   arrivals() = default;
@@ -175,10 +179,11 @@ public:
   net::slab_ref memory_of(size_t i) const;
   /// The reader is done with item `i`; once per item.
   void release(size_t i);
-  /// Moves item `i` out of the session's charge into `h`: a copy when it is small or its slab is large, else a share of its slab. Empty
-  /// when the allowance is full: nothing happened.
+  /// Moves item `i` out of the session's charge into `h`: a copy when it is small or its slab is large, else
+  /// a share of its slab. Empty when the allowance is full: nothing happened.
   delivery hold(size_t i, const std::shared_ptr<held_allowance>& h);
-  /// Takes item `i` out as it is: it stays charged to its session until the delivery dies. At most once per item, before `release`.
+  /// Takes item `i` out as it is: it stays charged to its session until the delivery dies. At most once per
+  /// item, before `release`.
   delivery lease(size_t i);
 
 private:

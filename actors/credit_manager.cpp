@@ -2,7 +2,8 @@
 
 namespace weir::actors {
 
-credit_manager::credit_manager(caf::actor_config& cfg, loop& l, const net::budget_options& inbound, uint64_t outbound_bytes)
+credit_manager::credit_manager(caf::actor_config& cfg, loop& l, const net::budget_options& inbound,
+                               uint64_t outbound_bytes)
     : pinnable(cfg), loop_(l), inbound_(inbound), outbound_(outbound_bytes) {}
 
 caf::behavior credit_manager::make_behavior() {
@@ -10,7 +11,8 @@ caf::behavior credit_manager::make_behavior() {
   arm();
   return {[this](const borrow& b) {
             auto half = inbound_.free_bytes() / 2; // the other half for our own next session
-            put(current_sender(), caf::strong_actor_ptr{ctrl()}, lent{inbound_.shrink(std::min(b.bytes, half))});
+            put(current_sender(), caf::strong_actor_ptr{ctrl()},
+                lent{inbound_.shrink(std::min(b.bytes, half))});
           },
           [this](const lent& l) {
             inbound_.grow(l.bytes);
@@ -20,7 +22,8 @@ caf::behavior credit_manager::make_behavior() {
 }
 
 void credit_manager::on_exit() {
-  if (timer_) loop_.cancel(std::exchange(timer_, 0));
+  if (timer_)
+    loop_.cancel(std::exchange(timer_, 0));
   peers_.clear();
   seekers_.clear();
 }
@@ -38,9 +41,11 @@ void credit_manager::measure_pinned() {
 }
 
 void credit_manager::seek(uint64_t bytes, std::function<void()> then) {
-  if (peers_.empty() || inbound_.free_bytes() >= bytes) return then();
+  if (peers_.empty() || inbound_.free_bytes() >= bytes)
+    return then();
   seekers_.push_back({bytes, std::move(then), 0});
-  if (seekers_.size() == 1) go_on();
+  if (seekers_.size() == 1)
+    go_on();
 }
 
 void credit_manager::go_on() {

@@ -1,19 +1,21 @@
 #pragma once
-#include "actors/loop.hpp"
-#include "actors/messages.hpp"
-#include "net/ledger.hpp"
-
 #include <deque>
 #include <functional>
 #include <vector>
 
+#include "actors/loop.hpp"
+#include "actors/messages.hpp"
+#include "net/ledger.hpp"
+
 namespace weir::actors {
 
-/// Keeps the books of one loop: what it owes (inbound) and what it keeps for others (outbound). Links and sessions of the loop call it
-/// directly, so that no lock is needed; the managers of one node lend each other what is free, so that the sum stays the node's budget.
+/// Keeps the books of one loop: what it owes (inbound) and what it keeps for others (outbound). Links and
+/// sessions of the loop call it directly, so that no lock is needed; the managers of one node lend each other
+/// what is free, so that the sum stays the node's budget.
 class credit_manager final : public pinnable {
 public:
-  credit_manager(caf::actor_config& cfg, loop& l, const net::budget_options& inbound, uint64_t outbound_bytes);
+  credit_manager(caf::actor_config& cfg, loop& l, const net::budget_options& inbound,
+                 uint64_t outbound_bytes);
   caf::behavior make_behavior() override;
   const char* name() const override { return "weir.credit_manager"; }
   void on_exit() override;
@@ -23,7 +25,8 @@ public:
   net::outbound_ledger& outbound() { return outbound_; }
   /// The managers of the node's other loops.
   void set_peers(std::vector<caf::actor> peers) { peers_ = std::move(peers); }
-  /// Tries to have `bytes` free, if need be with what other loops have, then calls `then`, which looks for itself whether they are.
+  /// Tries to have `bytes` free, if need be with what other loops have, then calls `then`, which looks for
+  /// itself whether they are.
   void seek(uint64_t bytes, std::function<void()> then);
   /// Small messages leave their read slab on arrival while more than 5 % of the budget is pinned.
   bool pinned_is_high() const { return inbound_.pinned() > inbound_.options().bytes / 20; }

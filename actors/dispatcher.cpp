@@ -1,8 +1,8 @@
 #include "actors/dispatcher.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 namespace weir::actors {
 
@@ -11,7 +11,8 @@ caf::behavior dispatcher::make_behavior() {
   return {[this](serve_service& s) { serve(s); },
           [this](const find_service& f) { put(current_sender(), caf::strong_actor_ptr{ctrl()}, find(f)); },
           [this](const return_mailbox& r) {
-            if (auto i = services_.find(r.service); i != services_.end()) i->second.dealt -= std::min(i->second.dealt, r.messages);
+            if (auto i = services_.find(r.service); i != services_.end())
+              i->second.dealt -= std::min(i->second.dealt, r.messages);
           },
           [this](const end_session&) { quit(caf::exit_reason::normal); }};
 }
@@ -19,13 +20,16 @@ caf::behavior dispatcher::make_behavior() {
 void dispatcher::serve(serve_service& s) {
   auto name = s.name;
   auto who = s.service;
-  services_[name] = entry{std::move(s.service), std::move(s.allowance), s.interface, s.stream, s.mailbox_messages, 0};
+  services_[name] = entry{
+      std::move(s.service), std::move(s.allowance), s.interface, s.stream, s.mailbox_messages, 0};
   watch(who, [this, name, id = who.id()](const caf::error&) {
-    if (auto i = services_.find(name); i != services_.end() && i->second.service.id() == id) services_.erase(i);
+    if (auto i = services_.find(name); i != services_.end() && i->second.service.id() == id)
+      services_.erase(i);
   });
 }
 
-/// A quarter of the places that are free goes to the next session, at least one: early sessions do not starve later ones.
+/// A quarter of the places that are free goes to the next session, at least one: early sessions do not starve
+/// later ones.
 found_service dispatcher::find(const find_service& f) {
   found_service out;
   out.id = f.id;
@@ -38,7 +42,8 @@ found_service dispatcher::find(const find_service& f) {
   auto& e = i->second;
   if (e.interface != f.interface || e.stream != f.stream) {
     out.why = {errc::wrong_interface, outcome::not_executed,
-               fmt::format("'{}' is {} {:#x}, not {} {:#x}", f.service, e.stream ? "a stream of" : "interface", e.interface,
+               fmt::format("'{}' is {} {:#x}, not {} {:#x}", f.service,
+                           e.stream ? "a stream of" : "interface", e.interface,
                            f.stream ? "a stream of" : "interface", f.interface)};
     return out;
   }
@@ -47,7 +52,8 @@ found_service dispatcher::find(const find_service& f) {
     auto free = e.mailbox_messages - e.dealt;
     if (free == 0) {
       out.why = {errc::overloaded, outcome::not_executed,
-                 fmt::format("all {} places in the mailbox of '{}' are dealt out (mailbox-messages)", e.mailbox_messages, f.service)};
+                 fmt::format("all {} places in the mailbox of '{}' are dealt out (mailbox-messages)",
+                             e.mailbox_messages, f.service)};
       return out;
     }
     out.ration_messages = std::min(f.ration_messages, std::max<uint64_t>(1, free / 4));

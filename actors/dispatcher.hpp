@@ -1,12 +1,13 @@
 #pragma once
-#include "actors/messages.hpp"
-
 #include <map>
 #include <string>
 
+#include "actors/messages.hpp"
+
 namespace weir::actors {
 
-/// Knows which actor serves a name, and deals out the places in its mailbox among the sessions that are opened to it. One per node.
+/// Knows which actor serves a name, and deals out the places in its mailbox among the sessions that are
+/// opened to it. One per node.
 class dispatcher final : public pinnable {
 public:
   explicit dispatcher(caf::actor_config& cfg) : pinnable(cfg) {}

@@ -1,18 +1,24 @@
 #include "actors/endpoint.hpp"
 
-#include <fmt/format.h>
-
 #include <unistd.h>
+
+#include <fmt/format.h>
 
 namespace weir::actors {
 
 namespace {
-uint64_t seed_of(const net::node_id& id, const net::uri& to) { return id.low ^ std::hash<std::string>{}(to_string(to)); }
+uint64_t seed_of(const net::node_id& id, const net::uri& to) {
+  return id.low ^ std::hash<std::string>{}(to_string(to));
+}
 } // namespace
 
 endpoint::endpoint(caf::actor_config& cfg, loop& l, environment_ptr env, net::uri to)
-    : pinnable(cfg), loop_(l), env_(std::move(env)), to_(std::move(to)),
-      backoff_({env_->reconnect_base, env_->reconnect_cap}), random_(seed_of(env_->link.node, to_)) {}
+    : pinnable(cfg),
+      loop_(l),
+      env_(std::move(env)),
+      to_(std::move(to)),
+      backoff_({env_->reconnect_base, env_->reconnect_cap}),
+      random_(seed_of(env_->link.node, to_)) {}
 
 endpoint::~endpoint() = default;
 
@@ -27,18 +33,23 @@ caf::behavior endpoint::make_behavior() {
 
 void endpoint::on_exit() {
   dial_.reset();
-  if (retry_) loop_.cancel(std::exchange(retry_, 0));
-  if (expiry_) loop_.cancel(std::exchange(expiry_, 0));
+  if (retry_)
+    loop_.cancel(std::exchange(retry_, 0));
+  if (expiry_)
+    loop_.cancel(std::exchange(expiry_, 0));
   link_ = nullptr;
   link_handle_ = nullptr;
 }
 
 void endpoint::attach(session& s) {
-  if (stopped_) return s.fail({errc::shutting_down, outcome::not_executed, "the node stops"});
-  if (connected()) return s.bind(link_);
+  if (stopped_)
+    return s.fail({errc::shutting_down, outcome::not_executed, "the node stops"});
+  if (connected())
+    return s.bind(link_);
   auto until = loop_.now() + env_->connect_timeout;
   waiting_.push_back({caf::actor_cast<caf::actor>(&s), &s, until});
-  if (!expiry_) expiry_ = loop_.at(until, [this] { expire(); });
+  if (!expiry_)
+    expiry_ = loop_.at(until, [this] { expire(); });
   dial();
 }
 
@@ -48,21 +59,24 @@ void endpoint::keep() {
 }
 
 void endpoint::dial() {
-  if (link_ || dial_ || retry_ || stopped_) return;
+  if (link_ || dial_ || retry_ || stopped_)
+    return;
   dial_ = env_->connect(loop_, to_, env_->connect_timeout,
-                       [this, self = caf::strong_actor_ptr{ctrl()}](auto r) { dialled(std::move(r)); });
+                        [this, self = caf::strong_actor_ptr{ctrl()}](auto r) { dialled(std::move(r)); });
 }
 
 void endpoint::dialled(result<std::unique_ptr<net::stream>> r) {
   auto over = std::move(dial_); // we are called by it
-  if (stopped_) return;
+  if (stopped_)
+    return;
   if (!r) {
     last_ = r.error();
     return dial_later();
   }
   auto stream = std::make_shared<std::unique_ptr<net::stream>>(std::move(*r));
   link::stream_maker give = [stream] { return std::move(*stream); };
-  link_handle_ = loop_.spawn<link>(std::ref(loop_), env_, std::move(give), net::side::dialled, link_owner{this});
+  link_handle_ = loop_.spawn<link>(std::ref(loop_), env_, std::move(give), net::side::dialled,
+                                   link_owner{this});
   link_ = static_cast<link*>(caf::actor_cast<caf::abstract_actor*>(link_handle_));
   ++env_->count.links_dialled;
 }
@@ -70,28 +84,34 @@ void endpoint::dialled(result<std::unique_ptr<net::stream>> r) {
 void endpoint::link_ready(link& l) {
   backoff_.reset();
   auto all = std::exchange(waiting_, {});
-  for (auto& w : all) w.who->bind(&l);
+  for (auto& w : all)
+    w.who->bind(&l);
 }
 
 void endpoint::link_going_away(link& l) {
-  if (&l != link_) return;
+  if (&l != link_)
+    return;
   link_ = nullptr; // new sessions get a new link; the old one drains
   draining_ = std::move(link_handle_);
 }
 
 void endpoint::link_down(link& l, const failure& why) {
-  if (&l != link_) return;
+  if (&l != link_)
+    return;
   link_ = nullptr;
   link_handle_ = nullptr;
   last_ = why;
-  if (keep_ || !waiting_.empty()) dial_later();
+  if (keep_ || !waiting_.empty())
+    dial_later();
 }
 
 void endpoint::dial_later() {
-  if (stopped_ || retry_ || (waiting_.empty() && !keep_)) return;
+  if (stopped_ || retry_ || (waiting_.empty() && !keep_))
+    return;
   retry_ = loop_.at(loop_.now() + backoff_.next(random_), [this] {
     retry_ = 0;
-    if (!waiting_.empty() || keep_) dial();
+    if (!waiting_.empty() || keep_)
+      dial();
   });
 }
 
@@ -102,21 +122,25 @@ void endpoint::expire() {
     waiting_.pop_front();
     auto why = last_;
     if (why.code == errc::none)
-      why = {errc::connect_timeout, outcome::not_executed, fmt::format("no link to {} within connect-timeout", to_string(to_))};
+      why = {errc::connect_timeout, outcome::not_executed,
+             fmt::format("no link to {} within connect-timeout", to_string(to_))};
     why.what = outcome::not_executed;
     w.who->fail(why);
   }
-  if (!waiting_.empty()) expiry_ = loop_.at(waiting_.front().until, [this] { expire(); });
+  if (!waiting_.empty())
+    expiry_ = loop_.at(waiting_.front().until, [this] { expire(); });
 }
 
 void endpoint::expire_all(const failure& why) {
   auto all = std::exchange(waiting_, {});
-  for (auto& w : all) w.who->fail(why);
+  for (auto& w : all)
+    w.who->fail(why);
 }
 
 endpoint& endpoint_to(loop& l, const environment_ptr& env, const net::uri& to) {
   auto& e = l.endpoints[to_string(to)];
-  if (!e) e = l.spawn<endpoint>(std::ref(l), env, to);
+  if (!e)
+    e = l.spawn<endpoint>(std::ref(l), env, to);
   return *static_cast<endpoint*>(caf::actor_cast<caf::abstract_actor*>(e));
 }
 
@@ -127,7 +151,8 @@ caf::behavior acceptor::make_behavior() {
 
 result<net::uri> acceptor::listen(const net::uri& at) {
   auto r = net::listen(loop_, at, [this](int descriptor) { accepted(descriptor); });
-  if (!r) return r.error();
+  if (!r)
+    return r.error();
   listener_ = std::move(*r);
   address_ = listener_->address();
   return address_;
@@ -136,7 +161,9 @@ result<net::uri> acceptor::listen(const net::uri& at) {
 void acceptor::accepted(int descriptor) {
   auto& target = *env_->loops[next_loop_++ % env_->loops.size()];
   ++env_->count.links_accepted;
-  link::stream_maker adopt = [&target, descriptor, at = address_] { return net::adopt(target, descriptor, at); };
+  link::stream_maker adopt = [&target, descriptor, at = address_] {
+    return net::adopt(target, descriptor, at);
+  };
   target.spawn<link>(std::ref(target), env_, std::move(adopt), net::side::accepted, link_owner{});
 }
 

@@ -1,16 +1,17 @@
 #pragma once
+#include <deque>
+#include <memory>
+
 #include "actors/link.hpp"
 #include "net/backoff.hpp"
 #include "net/stream.hpp"
 #include "net/uri.hpp"
 
-#include <deque>
-#include <memory>
-
 namespace weir::actors {
 
-/// An address that this loop dials: keeps one link to it while anybody wants one, dials again with full jitter, and gives sessions that
-/// wait for it a link or, after `connect-timeout`, the reason why there is none.
+/// An address that this loop dials: keeps one link to it while anybody wants one, dials again with full
+/// jitter, and gives sessions that wait for it a link or, after `connect-timeout`, the reason why there is
+/// none.
 class endpoint final : public pinnable {
 public:
   endpoint(caf::actor_config& cfg, loop& l, environment_ptr env, net::uri to);
@@ -60,7 +61,8 @@ endpoint& endpoint_to(loop& l, const environment_ptr& env, const net::uri& to);
 /// An address that the node listens on. Spreads its links over the loops.
 class acceptor final : public pinnable {
 public:
-  acceptor(caf::actor_config& cfg, loop& l, environment_ptr env) : pinnable(cfg), loop_(l), env_(std::move(env)) {}
+  acceptor(caf::actor_config& cfg, loop& l, environment_ptr env)
+      : pinnable(cfg), loop_(l), env_(std::move(env)) {}
   caf::behavior make_behavior() override;
   const char* name() const override { return "weir.acceptor"; }
   void on_exit() override { listener_.reset(); }

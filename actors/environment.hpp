@@ -1,13 +1,13 @@
 #pragma once
-#include "net/mux.hpp"
-#include "net/stream.hpp"
-
-#include <caf/actor.hpp>
-
 #include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
+
+#include <caf/actor.hpp>
+
+#include "net/mux.hpp"
+#include "net/stream.hpp"
 
 namespace weir::actors {
 
@@ -16,8 +16,9 @@ class loop;
 /// What all actors of one node share; made once by the node, constant afterwards.
 struct environment {
   net::link_options link;
-  net::ration_options ration;          ///< of every session that is accepted
-  bool ration_infinite = false;        ///< `inf`: as much as the budget has, a quarter of what is free to each session
+  net::ration_options ration;   ///< of every session that is accepted
+  bool ration_infinite = false; ///< `inf`: as much as the budget has, a quarter of what is free to each
+                                ///< session
   uint64_t send_buffer_bytes = 1 << 20;
   uint64_t send_buffer_messages = 4096;
   net::duration call_timeout = std::chrono::seconds{30};
@@ -26,13 +27,15 @@ struct environment {
   net::duration reconnect_base = std::chrono::milliseconds{50};
   net::duration reconnect_cap = std::chrono::seconds{5};
   /// How endpoints dial: `net::connect`, or a pipe of a test.
-  std::function<std::unique_ptr<net::dial>(net::loop&, const net::uri&, net::duration, net::dial::on_result)> connect = net::connect;
+  std::function<std::unique_ptr<net::dial>(net::loop&, const net::uri&, net::duration, net::dial::on_result)>
+      connect = net::connect;
   caf::actor dispatcher;
   std::vector<std::shared_ptr<loop>> loops; ///< kept while anybody could still enqueue an actor of theirs
 
   /// Counters for people, any thread.
   struct counters {
-    std::atomic<uint64_t> links_accepted{0}, links_dialled{0}, links_refused{0}, sessions_opened{0}, sessions_refused{0};
+    std::atomic<uint64_t> links_accepted{0}, links_dialled{0}, links_refused{0}, sessions_opened{0},
+        sessions_refused{0};
   };
   mutable counters count;
 };

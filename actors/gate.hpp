@@ -1,23 +1,24 @@
 #pragma once
-#include "net/ration.hpp"
-
 #include <atomic>
 #include <cstdint>
 
+#include "net/ration.hpp"
+
 namespace weir::actors {
 
-/// What a session shares with those who send on it, from any thread: admission to its queue, and for a stream's producer the limit
-/// it may offer up to. Outlives the session.
+/// What a session shares with those who send on it, from any thread: admission to its queue, and for a
+/// stream's producer the limit it may offer up to. Outlives the session.
 class gate {
 public:
   gate(uint64_t bytes_max, uint64_t messages_max) : bytes_max_(bytes_max), messages_max_(messages_max) {}
 
-  /// One atomic add each against `send-buffer`. False: nothing was queued. One message is always admitted to an empty queue, so
-  /// that one larger than the buffer can pass. Any thread.
+  /// One atomic add each against `send-buffer`. False: nothing was queued. One message is always admitted to
+  /// an empty queue, so that one larger than the buffer can pass. Any thread.
   bool admit(uint64_t bytes, uint64_t messages) {
     auto b = bytes_.fetch_add(bytes, std::memory_order_relaxed);
     auto m = messages_.fetch_add(messages, std::memory_order_relaxed);
-    if (b == 0 || (b + bytes <= bytes_max_ && m + messages <= messages_max_)) return true;
+    if (b == 0 || (b + bytes <= bytes_max_ && m + messages <= messages_max_))
+      return true;
     release(bytes, messages);
     return false;
   }
@@ -38,7 +39,9 @@ public:
   uint64_t queued_messages() const { return messages_.load(std::memory_order_relaxed); }
   bool has_room() const { return queued_bytes() < bytes_max_ && queued_messages() < messages_max_; }
   /// Enough room that it is worth waking a producer.
-  bool has_much_room() const { return queued_bytes() <= bytes_max_ / 2 && queued_messages() <= messages_max_ / 2; }
+  bool has_much_room() const {
+    return queued_bytes() <= bytes_max_ / 2 && queued_messages() <= messages_max_ / 2;
+  }
   uint64_t bytes_max() const { return bytes_max_; }
   uint64_t messages_max() const { return messages_max_; }
 

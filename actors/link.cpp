@@ -1,12 +1,12 @@
 #include "actors/link.hpp"
 
-#include "actors/credit_manager.hpp"
-#include "actors/endpoint.hpp"
+#include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
+#include "actors/credit_manager.hpp"
+#include "actors/endpoint.hpp"
 
 namespace weir::actors {
 
@@ -15,8 +15,14 @@ constexpr size_t iovecs_per_write = 256;
 constexpr int writes_per_round = 16; // then other links have their turn
 } // namespace
 
-link::link(caf::actor_config& cfg, loop& l, environment_ptr env, stream_maker s, net::side side, link_owner owner)
-    : pinnable(cfg), loop_(l), env_(std::move(env)), make_stream_(std::move(s)), side_(side), owner_(owner.who) {}
+link::link(caf::actor_config& cfg, loop& l, environment_ptr env, stream_maker s, net::side side,
+           link_owner owner)
+    : pinnable(cfg),
+      loop_(l),
+      env_(std::move(env)),
+      make_stream_(std::move(s)),
+      side_(side),
+      owner_(owner.who) {}
 
 link::~link() = default;
 
@@ -29,7 +35,8 @@ caf::behavior link::make_behavior() {
     loop_.links.erase(this);
     return {};
   }
-  mux_ = std::make_unique<net::mux>(env_->link, side_, loop_.inbound(), loop_.outbound(), loop_.read_slabs(), loop_.now());
+  mux_ = std::make_unique<net::mux>(env_->link, side_, loop_.inbound(), loop_.outbound(), loop_.read_slabs(),
+                                    loop_.now());
   touch(); // our hello
   wait_readable();
   return {[](answers& a) { answer_all(a); }, [this](found_service& f) { on_found(f); },
@@ -40,7 +47,8 @@ caf::behavior link::make_behavior() {
 void link::on_exit() { stop(); }
 
 void link::stop() {
-  if (over_) return;
+  if (over_)
+    return;
   if (!mux_) { // it has not started
     over_ = true;
     loop_.links.erase(this);
@@ -54,20 +62,23 @@ void link::stop() {
 
 void link::wait_readable() {
   stream_->when_readable([this, self = caf::strong_actor_ptr{ctrl()}] {
-    if (!over_) read();
+    if (!over_)
+      read();
   });
 }
 
-/// Where the next read goes: behind what is left when that is at the end of the loop's slab, else to a new place in it, with what is
-/// left in front.
+/// Where the next read goes: behind what is left when that is at the end of the loop's slab, else to a new
+/// place in it, with what is left in front.
 void link::make_room() {
   auto left = end_ - parsed_;
   auto wanted = std::max<size_t>(mux_->wanted_bytes(), left + read_bytes_min);
-  if (left > 0 && in_->used == end_ && in_->size - parsed_ >= wanted) return;
+  if (left > 0 && in_->used == end_ && in_->size - parsed_ >= wanted)
+    return;
   net::slab_ref before = std::move(in_);
   auto& slab = loop_.read_slab(wanted + 8);
   slab->used = (slab->used + 7) & ~7u;
-  if (left > 0) std::memcpy(slab->data() + slab->used, before->data() + parsed_, left);
+  if (left > 0)
+    std::memcpy(slab->data() + slab->used, before->data() + parsed_, left);
   parsed_ = slab->used;
   slab->used += left;
   end_ = slab->used;
@@ -79,17 +90,20 @@ void link::read() {
   make_room();
   auto r = stream_->read(in_->data() + end_, in_->size - end_);
   switch (r.what) {
-    case net::io_count::state::ok:
-      end_ += static_cast<uint32_t>(r.bytes);
-      in_->used = end_;
-      slice_ = std::max(slice_bytes, r.bytes / 4);
-      parse();
-      return;
-    case net::io_count::state::would_block: return wait_readable();
-    case net::io_count::state::end:
-      mux_->lost(errc::link_lost, "the peer closed the connection");
-      break;
-    case net::io_count::state::failed: mux_->lost(errc::link_lost, r.text); break;
+  case net::io_count::state::ok:
+    end_ += static_cast<uint32_t>(r.bytes);
+    in_->used = end_;
+    slice_ = std::max(slice_bytes, r.bytes / 4);
+    parse();
+    return;
+  case net::io_count::state::would_block:
+    return wait_readable();
+  case net::io_count::state::end:
+    mux_->lost(errc::link_lost, "the peer closed the connection");
+    break;
+  case net::io_count::state::failed:
+    mux_->lost(errc::link_lost, r.text);
+    break;
   }
   dispatch();
 }
@@ -100,67 +114,88 @@ void link::parse() {
   parsed_ += static_cast<uint32_t>(taken);
   more_ = taken >= slice_ && taken < n;
   dispatch();
-  if (over_) return;
+  if (over_)
+    return;
   rearm_ = !more_;
   touch();
 }
 
 void link::dispatch() {
   mux_->take_events(events_);
-  for (auto& e : events_) handle(e);
+  for (auto& e : events_)
+    handle(e);
   events_.clear();
   hand_over();
-  if (mux_->has_events()) dispatch();
+  if (mux_->has_events())
+    dispatch();
 }
 
 void link::handle(net::event& e) {
   using type = net::event::type;
   auto* s = e.on ? session_of(e.on) : nullptr;
   switch (e.what) {
-    case type::ready:
-      if (owner_) owner_->link_ready(*this);
-      return;
-    case type::open: return on_open(*e.on);
-    case type::opened:
-      if (s) s->on_opened();
-      return;
-    case type::request:
-    case type::item:
-      if (s) s->on_arrival(e, in_);
-      return;
-    case type::reply:
-      if (s) s->on_reply(e, in_);
-      return;
-    case type::failed:
-      if (s) s->on_failed(e);
-      return;
-    case type::credit:
-      if (s) s->on_credit();
-      return;
-    case type::finished:
-      if (s) s->on_finished();
-      return;
-    case type::cancelled: return; // the answer will find no call
-    case type::ended:
-      offered_.erase(e.on->id());
-      if (s) s->on_ended(e.why ? *e.why : failure{}, e.token);
-      return;
-    case type::going_away:
-      if (owner_) owner_->link_going_away(*this);
-      return close_idle_sessions();
-    case type::down: return finish(e.why ? *e.why : failure{errc::link_lost, outcome::unknown, "the link is lost"});
+  case type::ready:
+    if (owner_)
+      owner_->link_ready(*this);
+    return;
+  case type::open:
+    return on_open(*e.on);
+  case type::opened:
+    if (s)
+      s->on_opened();
+    return;
+  case type::request:
+  case type::item:
+    if (s)
+      s->on_arrival(e, in_);
+    else
+      loop_.inbound().give(net::charge::session, e.cost); // its session was given up a moment ago
+    return;
+  case type::reply:
+    if (s)
+      s->on_reply(e, in_);
+    else
+      loop_.inbound().give(net::charge::reply_room, e.cost);
+    return;
+  case type::failed:
+    if (s)
+      s->on_failed(e);
+    return;
+  case type::credit:
+    if (s)
+      s->on_credit();
+    return;
+  case type::finished:
+    if (s)
+      s->on_finished();
+    return;
+  case type::cancelled:
+    return; // the answer will find no call
+  case type::ended:
+    offered_.erase(e.on->id());
+    if (s)
+      s->on_ended(e.why ? *e.why : failure{}, e.token);
+    return;
+  case type::going_away:
+    if (owner_)
+      owner_->link_going_away(*this);
+    return close_idle_sessions();
+  case type::down:
+    return finish(e.why ? *e.why : failure{errc::link_lost, outcome::unknown, "the link is lost"});
   }
 }
 
 /// Hands each service its part of what was read: one mailbox element.
 void link::hand_over() {
   for (auto* p : touched_ports_)
-    if (!p->batch.empty()) flush_port(p);
+    if (!p->batch.empty())
+      flush_port(p);
   touched_ports_.clear();
 }
 
 void link::flush_port(service_port* p) {
-  if (p->batch.empty()) return;
+  if (p->batch.empty())
+    return;
   auto n = p->batch.size();
   put(p->to, caf::strong_actor_ptr{ctrl()}, arrived{std::move(p->batch), &loop_, p->allowance});
   p->batch = arrivals{};
@@ -173,7 +208,8 @@ failure link::open(session& s) {
   failure why;
   net::open_request r{s.to().service, s.to().interface, s.to().stream, 0, {0, 0, 4}};
   auto* protocol = mux_->open(r, why);
-  if (!protocol) return why;
+  if (!protocol)
+    return why;
   protocol->owner = &s;
   sessions_.emplace(&s, caf::actor_cast<caf::actor>(&s));
   opening_.emplace(&s, protocol);
@@ -207,7 +243,8 @@ void link::on_found(found_service& f) {
   auto i = offered_.find(static_cast<uint32_t>(f.id));
   auto* s = i == offered_.end() ? nullptr : i->second;
   if (over_ || !s) { // the peer gave it up
-    if (f.why.code == errc::none) put(env_->dispatcher, nullptr, return_mailbox{f.name, f.ration_messages});
+    if (f.why.code == errc::none)
+      put(env_->dispatcher, nullptr, return_mailbox{f.name, f.ration_messages});
     return;
   }
   touch();
@@ -216,7 +253,8 @@ void link::on_found(found_service& f) {
     ++env_->count.sessions_refused;
     return mux_->refuse(*s, f.why.code, f.why.text, f.why.code == errc::overloaded);
   }
-  if (accept(*s, f)) return;
+  if (accept(*s, f))
+    return;
   loop_.credit().seek(env_->ration.bytes, [this, self = caf::strong_actor_ptr{ctrl()}, id = s->id(), f] {
     auto again = offered_.find(id);
     if (over_ || again == offered_.end()) {
@@ -225,21 +263,28 @@ void link::on_found(found_service& f) {
     }
     touch();
     auto& offer = *again->second;
-    if (accept(offer, f)) return;
+    if (accept(offer, f))
+      return;
     offered_.erase(id);
     ++env_->count.sessions_refused;
     put(env_->dispatcher, nullptr, return_mailbox{f.name, f.ration_messages});
     mux_->refuse(offer, errc::no_budget,
-                 fmt::format("the budget has no {} bytes left for a session (budget-bytes, ration)", env_->ration.bytes), true);
+                 fmt::format("the budget has no {} bytes left for a session (budget-bytes, ration)",
+                             env_->ration.bytes),
+                 true);
   });
 }
 
 /// False: the budget cannot fund it.
 bool link::accept(net::session& s, const found_service& f) {
   auto ration = env_->ration;
-  if (env_->ration_infinite) ration.bytes = std::max(ration.bytes, loop_.inbound().free_bytes() / 4);
-  ration.messages = std::min(env_->ration_infinite ? ration.bytes / net::message_overhead_bytes : ration.messages, f.ration_messages);
-  if (!mux_->accept(s, ration)) return false;
+  if (env_->ration_infinite)
+    ration.bytes = std::max(ration.bytes, loop_.inbound().free_bytes() / 4);
+  ration.messages = std::min(env_->ration_infinite ? ration.bytes / net::message_overhead_bytes
+                                                   : ration.messages,
+                             f.ration_messages);
+  if (!mux_->accept(s, ration))
+    return false;
   offered_.erase(s.id());
   ++env_->count.sessions_opened;
   auto made = loop_.spawn<session>(std::ref(loop_), env_, std::ref(*this), &s);
@@ -252,20 +297,24 @@ bool link::accept(net::session& s, const found_service& f) {
 
 service_port* link::port_of(const found_service& f) {
   auto& p = ports_[f.service.id()];
-  if (!p) p = std::make_unique<service_port>(service_port{caf::actor_cast<caf::strong_actor_ptr>(f.service), f.allowance, {}});
+  if (!p)
+    p = std::make_unique<service_port>(
+        service_port{caf::actor_cast<caf::strong_actor_ptr>(f.service), f.allowance, {}});
   ++p->sessions;
   return p.get();
 }
 
 void link::leave_port(service_port* p) {
-  if (--p->sessions > 0) return;
+  if (--p->sessions > 0)
+    return;
   std::erase(touched_ports_, p);
   ports_.erase(p->to->id());
 }
 
 void link::answer_all(answers& a) {
   for (auto& x : a.items)
-    if (auto* s = x.to->owner()) s->answer_call(x);
+    if (auto* s = x.to->owner())
+      s->answer_call(x);
 }
 
 void link::go_away() {
@@ -274,31 +323,39 @@ void link::go_away() {
   touch();
 }
 
-/// Sessions to services end when their open calls have: idle refs do not keep a link from draining. A stream is its producer's to end.
+/// Sessions to services end when their open calls have: idle refs do not keep a link from draining. A stream
+/// is its producer's to end.
 void link::close_idle_sessions() {
   for (auto& [s, handle] : sessions_)
-    if (auto* p = s->protocol(); p && p->opened_here() && !p->is_stream()) s->close();
+    if (auto* p = s->protocol(); p && p->opened_here() && !p->is_stream())
+      s->close();
 }
 
 // ---- writing
 
 void link::touch() {
-  if (!std::exchange(in_round_, true)) loop_.at_end_of_round(*this);
+  if (!std::exchange(in_round_, true))
+    loop_.at_end_of_round(*this);
 }
 
 void link::end_of_round() {
   in_round_ = false;
-  if (over_) return;
-  if (!write_blocked_) write();
+  if (over_)
+    return;
+  if (!write_blocked_)
+    write();
   settle_gates();
-  if (mux_->has_events()) dispatch();
-  if (over_) return;
+  if (mux_->has_events())
+    dispatch();
+  if (over_)
+    return;
   if (mux_->drained()) {
     mux_->lost(errc::going_away, "the link is drained");
     return dispatch();
   }
   arm_timer();
-  if (std::exchange(more_, false)) parse();
+  if (std::exchange(more_, false))
+    parse();
   else if (std::exchange(rearm_, false)) { // after the write: the next read delays no answer
     if (parsed_ == end_) {
       in_.reset();
@@ -312,9 +369,11 @@ void link::write() {
   iovec v[iovecs_per_write];
   for (int i = 0; i < writes_per_round && mux_->wants_write(); ++i) {
     auto n = mux_->gather(v, loop_.now());
-    if (n == 0) return;
+    if (n == 0)
+      return;
     size_t offered = 0;
-    for (size_t k = 0; k < n; ++k) offered += v[k].iov_len;
+    for (size_t k = 0; k < n; ++k)
+      offered += v[k].iov_len;
     auto r = stream_->write(v, static_cast<int>(n));
     if (r.what == net::io_count::state::failed) {
       mux_->lost(errc::link_lost, r.text);
@@ -325,11 +384,13 @@ void link::write() {
       write_blocked_ = true;
       return stream_->when_writable([this, self = caf::strong_actor_ptr{ctrl()}] {
         write_blocked_ = false;
-        if (!over_) touch();
+        if (!over_)
+          touch();
       });
     }
   }
-  if (mux_->wants_write()) touch();
+  if (mux_->wants_write())
+    touch();
 }
 
 void link::settle_gates() {
@@ -348,30 +409,38 @@ void link::settle_gates() {
 
 void link::arm_timer() {
   auto due = mux_->next_tick();
-  if (due >= timer_at_) return;
-  if (timer_) loop_.cancel(timer_);
+  if (due >= timer_at_)
+    return;
+  if (timer_)
+    loop_.cancel(timer_);
   timer_at_ = due;
   timer_ = loop_.at(due, [this] {
     timer_ = 0;
     timer_at_ = net::time_point::max();
     mux_->tick(loop_.now());
     dispatch();
-    if (!over_) touch();
+    if (!over_)
+      touch();
   });
 }
 
 void link::finish(const failure& why) {
-  if (std::exchange(over_, true)) return;
+  if (std::exchange(over_, true))
+    return;
   if (mux_->wants_write() && !write_blocked_) { // the reason, as far as it goes
     iovec v[iovecs_per_write];
-    if (auto n = mux_->gather(v, loop_.now())) stream_->write(v, static_cast<int>(n));
+    if (auto n = mux_->gather(v, loop_.now()))
+      stream_->write(v, static_cast<int>(n));
   }
   stream_->close();
-  if (timer_) loop_.cancel(std::exchange(timer_, 0));
+  if (timer_)
+    loop_.cancel(std::exchange(timer_, 0));
   loop_.forget(*this);
   offered_.clear();
-  while (!sessions_.empty()) sessions_.begin()->first->on_ended(why, 0);
-  if (auto* o = std::exchange(owner_, nullptr)) o->link_down(*this, why);
+  while (!sessions_.empty())
+    sessions_.begin()->first->on_ended(why, 0);
+  if (auto* o = std::exchange(owner_, nullptr))
+    o->link_down(*this, why);
   put(caf::strong_actor_ptr{ctrl()}, nullptr, end_session{why});
   loop_.links.erase(this);
 }

@@ -1,28 +1,31 @@
 #pragma once
-#include "actors/session.hpp"
-#include "net/stream.hpp"
-
 #include <functional>
 #include <unordered_map>
+
+#include "actors/session.hpp"
+#include "net/stream.hpp"
 
 namespace weir::actors {
 
 class endpoint;
 
-/// The endpoint on a link's own loop that dialled it; null for an accepted one. (CAF would make a handle of a plain pointer.)
+/// The endpoint on a link's own loop that dialled it; null for an accepted one. (CAF would make a handle of a
+/// plain pointer.)
 struct link_owner {
   endpoint* who = nullptr;
 };
 
-/// One live connection: owns the stream and the protocol of the link (net::mux), lives on one loop for life. Reads, hands each session its
-/// events by direct calls, each service its batch, and writes once a round. A large read is worked off in slices with a write after
-/// each, so that the peer has something to do while we do the rest.
+/// One live connection: owns the stream and the protocol of the link (net::mux), lives on one loop for life.
+/// Reads, hands each session its events by direct calls, each service its batch, and writes once a round. A
+/// large read is worked off in slices with a write after each, so that the peer has something to do while we
+/// do the rest.
 class link final : public pinnable, public net::round_end {
 public:
   /// Makes the stream when the link has started, on its loop.
   using stream_maker = std::function<std::unique_ptr<net::stream>()>;
   /// `owner` is told when hello is done and when the link is over.
-  link(caf::actor_config& cfg, loop& l, environment_ptr env, stream_maker s, net::side side, link_owner owner);
+  link(caf::actor_config& cfg, loop& l, environment_ptr env, stream_maker s, net::side side,
+       link_owner owner);
   ~link() override;
 
   caf::behavior make_behavior() override;
@@ -35,7 +38,8 @@ public:
   void touch();
   /// `s` has given the mux something: its gate is settled after the write.
   void note_queued(session& s) {
-    if (s.note_queued()) queued_.push_back(&s);
+    if (s.note_queued())
+      queued_.push_back(&s);
   }
   /// Opens a session on behalf of `s`. None: done; it gets on_opened or on_ended.
   failure open(session& s);
@@ -89,7 +93,7 @@ private:
   std::unordered_map<caf::actor_id, std::unique_ptr<service_port>> ports_;
   std::vector<service_port*> touched_ports_;
   std::vector<session*> queued_;
-  net::slab_ref in_;       // holds [parsed_, end_), what is not parsed yet; null when there is nothing
+  net::slab_ref in_; // holds [parsed_, end_), what is not parsed yet; null when there is nothing
   uint32_t parsed_ = 0, end_ = 0;
   size_t slice_ = 0;
   net::loop::timer_id timer_ = 0;

@@ -1,8 +1,8 @@
 #include "actors/local_conversation.hpp"
 
-#include <fmt/format.h>
-
 #include <cstring>
+
+#include <fmt/format.h>
 
 namespace weir::actors {
 
@@ -13,7 +13,8 @@ const failure expired{errc::deadline_exceeded, outcome::unknown, "no answer with
 /// A message in one piece, as its reader wants it; more pieces are copied together.
 std::pair<net::message_view, net::slab_ref> in_one_piece(net::outgoing& m) {
   if (!m.more)
-    return {{reinterpret_cast<const uint64_t*>(m.at + net::header_bytes), m.body_bytes / 8}, std::move(m.memory)};
+    return {{reinterpret_cast<const uint64_t*>(m.at + net::header_bytes), m.body_bytes / 8},
+            std::move(m.memory)};
   auto whole = net::slab_pool::build_pool().take(m.body_bytes);
   auto* to = whole->data();
   std::memcpy(to, m.at + net::header_bytes, m.size - net::header_bytes);
@@ -28,20 +29,24 @@ std::pair<net::message_view, net::slab_ref> in_one_piece(net::outgoing& m) {
 } // namespace
 
 local_conversation::local_conversation(session& s, const found_service& f)
-    : session_(s), port_{caf::actor_cast<caf::strong_actor_ptr>(f.service), f.allowance, {}}, ration_(s.env_->ration) {
+    : session_(s),
+      port_{caf::actor_cast<caf::strong_actor_ptr>(f.service), f.allowance, {}},
+      ration_(s.env_->ration) {
   ration_.messages = std::min(ration_.messages, f.ration_messages);
 }
 
 local_conversation::~local_conversation() {
   session_.loop_.forget(*this);
-  if (timer_) session_.loop_.cancel(timer_);
+  if (timer_)
+    session_.loop_.cancel(timer_);
 }
 
 failure local_conversation::start() {
   funded_ = session_.loop_.inbound().take(net::charge::session, ration_.bytes);
   if (!funded_)
-    return {errc::no_budget, outcome::not_executed,
-            fmt::format("the budget has no {} bytes left for a session (budget-bytes, ration)", ration_.bytes)};
+    return {
+        errc::no_budget, outcome::not_executed,
+        fmt::format("the budget has no {} bytes left for a session (budget-bytes, ration)", ration_.bytes)};
   session_.account_->wake_at(std::max<uint64_t>(1, ration_.bytes / ration_.grant_at),
                              std::max<uint64_t>(1, ration_.messages / ration_.grant_at));
   publish();
@@ -51,7 +56,8 @@ failure local_conversation::start() {
 void local_conversation::carry(ask& a, const caf::strong_actor_ptr& from) {
   if (closing_) {
     session_.gate_->release(a.message.cost(), a.message.count);
-    return session_.tell_failure(from, a, {errc::session_closed, outcome::not_executed, "the session is closed"});
+    return session_.tell_failure(from, a,
+                                 {errc::session_closed, outcome::not_executed, "the session is closed"});
   }
   if (!queue_.empty() || !deliver(a, from)) {
     session_.account_->wake_at(1, 1);
@@ -63,17 +69,19 @@ void local_conversation::carry(ask& a, const caf::strong_actor_ptr& from) {
 bool local_conversation::deliver(ask& a, const caf::strong_actor_ptr& from) {
   auto& m = a.message;
   if (m.body_bytes > session_.env_->link.message_bytes_max) {
-    session_.gate_->release(m.cost(), m.count);
-    session_.tell_failure(from, a, {errc::message_too_large, outcome::not_executed,
-                                    fmt::format("{} bytes are above message-max ({})", m.body_bytes,
-                                                session_.env_->link.message_bytes_max)});
+    session_.refuse(from, a,
+                    {errc::message_too_large, outcome::not_executed,
+                     fmt::format("{} bytes are above message-max ({})", m.body_bytes,
+                                 session_.env_->link.message_bytes_max)});
     return true;
   }
   if (m.cost() > ration_.bytes) {
-    if (!(sent_ == consumed_)) return false; // one larger than the ration passes alone
+    if (!(sent_ == consumed_))
+      return false; // one larger than the ration passes alone
     if (!session_.loop_.inbound().take(net::charge::large, m.cost() - ration_.bytes)) {
-      session_.gate_->release(m.cost(), m.count);
-      session_.tell_failure(from, a, {errc::no_budget, outcome::not_executed, "the budget cannot fund a message of this size now"});
+      session_.refuse(
+          from, a,
+          {errc::no_budget, outcome::not_executed, "the budget cannot fund a message of this size now"});
       return true;
     }
     large_bytes_ = m.cost() - ration_.bytes;
@@ -117,7 +125,8 @@ result<uint32_t> local_conversation::open_call(const ask& a, const caf::strong_a
   auto& limits = session_.env_->link;
   if (open_calls_ == limits.calls_max)
     return {errc::too_many_calls, fmt::format("{} calls are open on this session (calls-max)", open_calls_)};
-  auto room = net::message_overhead_bytes + uint64_t{a.reply_room_bytes ? a.reply_room_bytes : limits.reply_room_bytes};
+  auto room = net::message_overhead_bytes +
+              uint64_t{a.reply_room_bytes ? a.reply_room_bytes : limits.reply_room_bytes};
   if (!session_.loop_.inbound().take(net::charge::reply_room, room))
     return {errc::no_budget, "the budget has no room for the reply"};
   if (free_.empty()) {
@@ -128,7 +137,8 @@ result<uint32_t> local_conversation::open_call(const ask& a, const caf::strong_a
   free_.pop_back();
   ++open_calls_;
   auto& c = calls_[slot];
-  auto generation = static_cast<uint16_t>(c.generation == 0xffff ? 1 : c.generation + 1); // or an id were 0, which is no call
+  auto generation = static_cast<uint16_t>(
+      c.generation == 0xffff ? 1 : c.generation + 1); // or an id were 0, which is no call
   c = {from, a.token, a.deadline, room, generation, true};
   if (a.deadline != net::time_point::max() && !timer_)
     timer_ = session_.loop_.at(session_.loop_.now() + deadline_grain, [this] { expire(); });
@@ -146,7 +156,8 @@ void local_conversation::close_call(call& c, uint32_t slot, reply r) {
 
 void local_conversation::answer(struct answer& a) {
   auto slot = a.call & 0xffff;
-  if (slot >= calls_.size() || !calls_[slot].open || calls_[slot].generation != a.call >> 16) return; // given up
+  if (slot >= calls_.size() || !calls_[slot].open || calls_[slot].generation != a.call >> 16)
+    return; // given up
   auto& c = calls_[slot];
   auto token = c.token;
   if (!a.message) {
@@ -155,19 +166,22 @@ void local_conversation::answer(struct answer& a) {
   }
   session_.account_->hold();
   auto [view, memory] = in_one_piece(a.message);
-  close_call(c, slot, reply{token, delivery::reply(view, std::move(memory), session_.account_, c.room_bytes)});
+  close_call(c, slot,
+             reply{token, delivery::reply(view, std::move(memory), session_.account_, c.room_bytes)});
 }
 
 void local_conversation::give_up(uint64_t token, const caf::strong_actor_ptr& from) {
   for (uint32_t slot = 0; slot < calls_.size(); ++slot)
     if (auto& c = calls_[slot]; c.open && c.token == token && c.who == from) {
       session_.loop_.inbound().give(net::charge::reply_room, c.room_bytes);
-      return close_call(c, slot, reply{token, failure{errc::cancelled, outcome::unknown, "cancelled by the caller"}});
+      return close_call(c, slot,
+                        reply{token, failure{errc::cancelled, outcome::unknown, "cancelled by the caller"}});
     }
   for (auto i = queue_.begin(); i != queue_.end(); ++i)
     if (i->what.token == token && i->from == from) {
       session_.gate_->release(i->what.message.cost(), 1);
-      session_.tell_failure(from, i->what, {errc::cancelled, outcome::not_executed, "cancelled by the caller"});
+      session_.tell_failure(from, i->what,
+                            {errc::cancelled, outcome::not_executed, "cancelled by the caller"});
       queue_.erase(i);
       return;
     }
@@ -186,16 +200,29 @@ void local_conversation::expire() {
     auto w = std::move(queue_.front());
     queue_.pop_front();
     session_.gate_->release(w.what.message.cost(), w.what.message.count);
-    session_.tell_failure(w.from, w.what, {errc::deadline_exceeded, outcome::not_executed, "not sent within the deadline"});
+    session_.tell_failure(w.from, w.what,
+                          {errc::deadline_exceeded, outcome::not_executed, "not sent within the deadline"});
   }
-  if (again) timer_ = session_.loop_.at(now + deadline_grain, [this] { expire(); });
+  if (again)
+    timer_ = session_.loop_.at(now + deadline_grain, [this] { expire(); });
 }
 
 void local_conversation::collect(const account::returned& r) {
   consumed_ = consumed_.plus(r.bytes, r.messages);
-  if (sent_ == consumed_ && large_bytes_) session_.loop_.inbound().give(net::charge::large, std::exchange(large_bytes_, 0));
-  if (r.reply_bytes) session_.loop_.inbound().give(net::charge::reply_room, r.reply_bytes);
-  while (!queue_.empty() && deliver(queue_.front().what, queue_.front().from)) queue_.pop_front();
+  if (sent_ == consumed_ && large_bytes_)
+    session_.loop_.inbound().give(net::charge::large, std::exchange(large_bytes_, 0));
+  if (r.reply_bytes)
+    session_.loop_.inbound().give(net::charge::reply_room, r.reply_bytes);
+  while (!queue_.empty()) {
+    auto next = std::move(queue_.front()); // delivering it may end the session, and with it the queue
+    queue_.pop_front();
+    if (!deliver(next.what, next.from)) {
+      queue_.push_front(std::move(next));
+      break;
+    }
+    if (session_.gate_->over())
+      return;
+  }
   if (queue_.empty() && !closing_)
     session_.account_->wake_at(std::max<uint64_t>(1, ration_.bytes / ration_.grant_at),
                                std::max<uint64_t>(1, ration_.messages / ration_.grant_at));
@@ -211,13 +238,16 @@ void local_conversation::touch() {
     opened_ = true;
     put(port_.to, nullptr, stream_event{stream_event::type::opened, session_.account_});
   }
-  if (!std::exchange(in_round_, true)) session_.loop_.at_end_of_round(*this);
+  if (!std::exchange(in_round_, true))
+    session_.loop_.at_end_of_round(*this);
 }
 
 void local_conversation::end_of_round() {
   in_round_ = false;
-  if (port_.batch.empty()) return;
-  put(port_.to, caf::strong_actor_ptr{session_.ctrl()}, arrived{std::move(port_.batch), &session_.loop_, port_.allowance});
+  if (port_.batch.empty())
+    return;
+  put(port_.to, caf::strong_actor_ptr{session_.ctrl()},
+      arrived{std::move(port_.batch), &session_.loop_, port_.allowance});
   port_.batch = arrivals{};
 }
 
@@ -232,7 +262,8 @@ void local_conversation::finish_if_done() {
     end_of_round(); // its last messages go first
     put(port_.to, nullptr, stream_event{stream_event::type::finished, session_.account_});
   }
-  if (closing_ && queue_.empty() && open_calls_ == 0 && sent_ == consumed_) session_.on_ended({}, consumed_.messages);
+  if (closing_ && queue_.empty() && open_calls_ == 0 && sent_ == consumed_)
+    session_.on_ended({}, consumed_.messages);
 }
 
 void local_conversation::end(const failure& why) {
@@ -241,7 +272,8 @@ void local_conversation::end(const failure& why) {
     if (auto& c = calls_[slot]; c.open) {
       session_.loop_.inbound().give(net::charge::reply_room, c.room_bytes);
       c.open = false;
-      put(std::exchange(c.who, nullptr), nullptr, reply{c.token, failure{why.code, outcome::unknown, why.text}});
+      put(std::exchange(c.who, nullptr), nullptr,
+          reply{c.token, failure{why.code, outcome::unknown, why.text}});
     }
   open_calls_ = 0;
   for (auto& w : std::exchange(queue_, {})) {
@@ -250,16 +282,21 @@ void local_conversation::end(const failure& why) {
   }
   if (session_.target_.stream && opened_) {
     put(port_.to, nullptr,
-        stream_event{stream_event::type::ended, session_.account_, why.code == errc::session_closed ? failure{} : why});
+        stream_event{stream_event::type::ended, session_.account_,
+                     why.code == errc::session_closed ? failure{} : why});
   }
   // What the service still holds stays charged and returns through the account.
   auto held = sent_.bytes - consumed_.bytes;
   session_.loop_.unconsumed_bytes += held;
-  if (!std::exchange(funded_, false)) return;
+  if (!std::exchange(funded_, false))
+    return;
   auto& budget = session_.loop_.inbound();
-  if (large_bytes_) budget.give(net::charge::large, std::exchange(large_bytes_, 0));
-  if (held <= ration_.bytes) budget.give(net::charge::session, ration_.bytes - held);
-  else budget.take(net::charge::session, held - ration_.bytes); // no more than was just given
+  if (large_bytes_)
+    budget.give(net::charge::large, std::exchange(large_bytes_, 0));
+  if (held <= ration_.bytes)
+    budget.give(net::charge::session, ration_.bytes - held);
+  else
+    budget.take(net::charge::session, held - ration_.bytes); // no more than was just given
 }
 
 } // namespace weir::actors

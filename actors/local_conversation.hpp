@@ -3,8 +3,8 @@
 
 namespace weir::actors {
 
-/// A session whose service is on the same node: the same credit, calls, deadlines and order as across a link, but a message stays the
-/// buffer that its builder made. Owned by the session.
+/// A session whose service is on the same node: the same credit, calls, deadlines and order as across a link,
+/// but a message stays the buffer that its builder made. Owned by the session.
 class local_conversation final : public net::round_end {
 public:
   local_conversation(session& s, const found_service& f);

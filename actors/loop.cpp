@@ -5,7 +5,8 @@
 
 namespace weir::actors {
 
-loop::loop(caf::actor_system& sys, const net::loop_options& o, const net::budget_options& inbound, uint64_t outbound_bytes)
+loop::loop(caf::actor_system& sys, const net::loop_options& o, const net::budget_options& inbound,
+           uint64_t outbound_bytes)
     : net::loop(o), system_(sys), own_(sys, *this), guest_(sys), port_(std::make_shared<credit_port>(*this)) {
   credit_handle_ = spawn<credit_manager>(std::ref(*this), inbound, outbound_bytes);
   credit_ = static_cast<credit_manager*>(caf::actor_cast<caf::abstract_actor*>(credit_handle_));
@@ -15,8 +16,10 @@ loop::~loop() {
   stop();
   port_->close();
   std::lock_guard guard{mutex_};
-  for (auto* r : ready_) drop_resumable(r);
-  for (auto* r : remote_) drop_resumable(r);
+  for (auto* r : ready_)
+    drop_resumable(r);
+  for (auto* r : remote_)
+    drop_resumable(r);
 }
 
 loop* loop::of(const pinnable& a) {
@@ -25,7 +28,8 @@ loop* loop::of(const pinnable& a) {
 }
 
 void loop::ready(caf::resumable* r) {
-  if (here()) return ready_.push_back(r);
+  if (here())
+    return ready_.push_back(r);
   {
     std::lock_guard guard{mutex_};
     remote_.push_back(r);
@@ -42,11 +46,14 @@ void loop::post(std::function<void()> f) {
 }
 
 void loop::shut_down() {
-  for (auto& [uri, e] : endpoints) put(e, nullptr, close_session{});
+  for (auto& [uri, e] : endpoints)
+    put(e, nullptr, close_session{});
   endpoints.clear();
   put(credit_handle_, nullptr, close_session{});
-  while (!links.empty()) links.begin()->first->stop();
-  while (!sessions.empty()) (*sessions.begin())->on_ended({errc::shutting_down, outcome::unknown, "the node stops"}, 0);
+  while (!links.empty())
+    links.begin()->first->stop();
+  while (!sessions.empty())
+    (*sessions.begin())->on_ended({errc::shutting_down, outcome::unknown, "the node stops"}, 0);
 }
 
 void loop::take_remote() {
@@ -56,7 +63,8 @@ void loop::take_remote() {
     arrived_.swap(remote_);
     tasks.swap(tasks_);
   }
-  for (auto& f : tasks) f();
+  for (auto& f : tasks)
+    f();
   ready_.insert(ready_.end(), arrived_.begin(), arrived_.end());
   arrived_.clear();
   collect_credit();
@@ -66,7 +74,8 @@ bool loop::run_ready() {
   for (size_t n = 0; n < resumes_per_round && !ready_.empty(); ++n) {
     auto* r = ready_.front();
     ready_.pop_front();
-    if (run_resumable(r, &guest_, messages_per_resume)) busy_.push_back(r); // it had its share: now the sockets
+    if (run_resumable(r, &guest_, messages_per_resume))
+      busy_.push_back(r); // it had its share: now the sockets
   }
   ready_.insert(ready_.end(), busy_.begin(), busy_.end());
   busy_.clear();
@@ -89,8 +98,10 @@ void loop::collect_credit() {
 
 void loop::give_back(const account::returned& r) {
   unconsumed_bytes -= r.bytes;
-  if (r.bytes) inbound().give(net::charge::session, r.bytes);
-  if (r.reply_bytes) inbound().give(net::charge::reply_room, r.reply_bytes);
+  if (r.bytes)
+    inbound().give(net::charge::session, r.bytes);
+  if (r.reply_bytes)
+    inbound().give(net::charge::reply_room, r.reply_bytes);
 }
 
 net::budget& loop::inbound() { return credit_->inbound(); }

@@ -1,11 +1,4 @@
 #pragma once
-#include "actors/caf.hpp"
-#include "actors/credit.hpp"
-#include "net/ledger.hpp"
-#include "net/loop.hpp"
-
-#include <caf/actor.hpp>
-
 #include <deque>
 #include <functional>
 #include <memory>
@@ -14,6 +7,13 @@
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
+
+#include <caf/actor.hpp>
+
+#include "actors/caf.hpp"
+#include "actors/credit.hpp"
+#include "net/ledger.hpp"
+#include "net/loop.hpp"
 
 namespace weir::actors {
 
@@ -24,7 +24,8 @@ class link;
 class loop final : public net::loop {
 public:
   /// `inbound`, `outbound_bytes`: this loop's share of the node's budgets.
-  loop(caf::actor_system& sys, const net::loop_options& o, const net::budget_options& inbound, uint64_t outbound_bytes);
+  loop(caf::actor_system& sys, const net::loop_options& o, const net::budget_options& inbound,
+       uint64_t outbound_bytes);
   ~loop() override;
 
   /// The context that `pin_scope` takes: actors made in it live here.
@@ -59,8 +60,9 @@ public:
   uint64_t unconsumed_bytes = 0;
 
 private:
-  /// Two faces: actors that are pinned here are enqueued with `own`; whatever else CAF would run on the context of an actor that
-  /// runs here (because that actor sent to it or spawned it) goes to CAF's scheduler.
+  /// Two faces: actors that are pinned here are enqueued with `own`; whatever else CAF would run on the
+  /// context of an actor that runs here (because that actor sent to it or spawned it) goes to CAF's
+  /// scheduler.
   class own_context final : public context_base {
   public:
     own_context(caf::actor_system& sys, loop& l) : context_base(sys), home(l) {}

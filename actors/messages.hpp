@@ -1,23 +1,25 @@
 #pragma once
 // What the actors of one process send each other. None of it leaves the process.
 
-#include "actors/caf.hpp"
-#include "actors/credit.hpp"
-#include "actors/gate.hpp"
-#include "net/message.hpp"
-
-#include <caf/actor.hpp>
-
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <caf/actor.hpp>
+
+#include "actors/caf.hpp"
+#include "actors/credit.hpp"
+#include "actors/gate.hpp"
+#include "net/message.hpp"
+
 namespace weir::actors {
 
-// CAF instantiates the copy of every message type; those that own credit or memory are moved into one mailbox and never copied.
+// CAF instantiates the copy of every message type; those that own credit or memory are moved into one mailbox
+// and never copied.
 
-/// A message for a session to carry, from an actor that is not on its loop (one that is calls `session::carry`).
+/// A message for a session to carry, from an actor that is not on its loop (one that is calls
+/// `session::carry`).
 struct ask {
   net::outgoing message;
   uint64_t token = 0; ///< of the caller's choice; 0: one way, no answer
@@ -46,15 +48,16 @@ struct reply {
 
 class loop;
 
-/// To a service or sink: what one read brought. Answers go back as `answers`: to the loop's sessions directly when the service runs on
-/// `home`, else to the sender.
+/// To a service or sink: what one read brought. Answers go back as `answers`: to the loop's sessions directly
+/// when the service runs on `home`, else to the sender.
 struct arrived {
   arrivals batch;
   loop* home = nullptr;
   std::shared_ptr<held_allowance> allowance; ///< what the service may hold
 
   arrived() = default;
-  arrived(arrivals&& b, loop* l, std::shared_ptr<held_allowance> h) : batch(std::move(b)), home(l), allowance(std::move(h)) {}
+  arrived(arrivals&& b, loop* l, std::shared_ptr<held_allowance> h)
+      : batch(std::move(b)), home(l), allowance(std::move(h)) {}
   arrived(arrived&&) = default;
   arrived(const arrived&) { std::abort(); }
 };
@@ -75,7 +78,8 @@ struct answers {
   answers(const answers&) { std::abort(); }
   ~answers() {
     for (auto& a : items)
-      if (a.to) a.to->drop();
+      if (a.to)
+        a.to->drop();
   }
 };
 
@@ -87,14 +91,19 @@ struct stream_event {
   failure why;         ///< of `ended`
 
   stream_event() = default;
-  stream_event(type t, account* a, failure f = {}) : what(t), stream(reinterpret_cast<uintptr_t>(a)), why(std::move(f)), from_(a) {
+  stream_event(type t, account* a, failure f = {})
+      : what(t), stream(reinterpret_cast<uintptr_t>(a)), why(std::move(f)), from_(a) {
     a->hold();
   }
   stream_event(stream_event&& other) noexcept
-      : what(other.what), stream(other.stream), why(std::move(other.why)), from_(std::exchange(other.from_, nullptr)) {}
+      : what(other.what),
+        stream(other.stream),
+        why(std::move(other.why)),
+        from_(std::exchange(other.from_, nullptr)) {}
   stream_event(const stream_event&) { std::abort(); }
   ~stream_event() {
-    if (from_) from_->drop();
+    if (from_)
+      from_->drop();
   }
   /// Hands on the reference that keeps `stream` from being used again.
   account* take_account() { return std::exchange(from_, nullptr); }
@@ -129,7 +138,8 @@ struct cancel_call {
   uint64_t token = 0;
 };
 
-/// Between credit managers: one loop's budget asks another's for what that has free, and gets some or nothing.
+/// Between credit managers: one loop's budget asks another's for what that has free, and gets some or
+/// nothing.
 struct borrow {
   uint64_t bytes = 0;
 };
@@ -170,22 +180,22 @@ struct serve_service {
 } // namespace weir::actors
 
 CAF_BEGIN_TYPE_ID_BLOCK(weir, caf::first_custom_type_id + 20000)
-  CAF_ADD_TYPE_ID(weir, (weir::actors::ask))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::reply))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::arrived))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::answers))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::stream_event))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::outlet_event))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::undelivered_note))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::close_session))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::end_session))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::cancel_call))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::find_service))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::found_service))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::return_mailbox))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::serve_service))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::borrow))
-  CAF_ADD_TYPE_ID(weir, (weir::actors::lent))
+CAF_ADD_TYPE_ID(weir, (weir::actors::ask))
+CAF_ADD_TYPE_ID(weir, (weir::actors::reply))
+CAF_ADD_TYPE_ID(weir, (weir::actors::arrived))
+CAF_ADD_TYPE_ID(weir, (weir::actors::answers))
+CAF_ADD_TYPE_ID(weir, (weir::actors::stream_event))
+CAF_ADD_TYPE_ID(weir, (weir::actors::outlet_event))
+CAF_ADD_TYPE_ID(weir, (weir::actors::undelivered_note))
+CAF_ADD_TYPE_ID(weir, (weir::actors::close_session))
+CAF_ADD_TYPE_ID(weir, (weir::actors::end_session))
+CAF_ADD_TYPE_ID(weir, (weir::actors::cancel_call))
+CAF_ADD_TYPE_ID(weir, (weir::actors::find_service))
+CAF_ADD_TYPE_ID(weir, (weir::actors::found_service))
+CAF_ADD_TYPE_ID(weir, (weir::actors::return_mailbox))
+CAF_ADD_TYPE_ID(weir, (weir::actors::serve_service))
+CAF_ADD_TYPE_ID(weir, (weir::actors::borrow))
+CAF_ADD_TYPE_ID(weir, (weir::actors::lent))
 CAF_END_TYPE_ID_BLOCK(weir)
 
 WEIR_LOCAL_MESSAGE(weir::actors::ask)

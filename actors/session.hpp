@@ -1,14 +1,14 @@
 #pragma once
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "actors/environment.hpp"
 #include "actors/loop.hpp"
 #include "actors/messages.hpp"
 #include "net/mux.hpp"
 #include "net/uri.hpp"
-
-#include <deque>
-#include <memory>
-#include <string>
-#include <vector>
 
 namespace weir::actors {
 
@@ -21,20 +21,21 @@ struct service_port {
   caf::strong_actor_ptr to;
   std::shared_ptr<held_allowance> allowance;
   arrivals batch;
-  uint32_t sessions = 0; ///< that use it; without any it is given up, and with it the service and its allowance
+  uint32_t
+      sessions = 0; ///< that use it; without any it is given up, and with it the service and its allowance
 };
 
-/// One conversation, as everybody sees it: an actor. Lives on the loop of its link, which calls it directly; so do user actors of
-/// that loop. Others mail it. It begins unbound (looking for its service), is then bound to a link or to a service of this node, and
-/// ends as an actor with the reason why the conversation is over.
+/// One conversation, as everybody sees it: an actor. Lives on the loop of its link, which calls it directly;
+/// so do user actors of that loop. Others mail it. It begins unbound (looking for its service), is then bound
+/// to a link or to a service of this node, and ends as an actor with the reason why the conversation is over.
 class session final : public pinnable {
 public:
   struct target {
     std::string service;
     uint64_t interface = 0;
     bool stream = false;
-    bool here_first = true;         ///< a service of this node is taken before one of the peers
-    std::vector<net::uri> peers;    ///< asked in turn
+    bool here_first = true;      ///< a service of this node is taken before one of the peers
+    std::vector<net::uri> peers; ///< asked in turn
   };
   /// To be opened.
   session(caf::actor_config& cfg, loop& l, environment_ptr env, target to);
@@ -59,8 +60,8 @@ public:
   bool claim() { return !claimed_.exchange(true); }
 
   // ---- from user actors, on the loop
-  /// Carries a call or a one-way message that was admitted by the gate. The answer comes to `from` as a `reply`. One-way messages that
-  /// cannot be queued come back as an `undelivered_note`.
+  /// Carries a call or a one-way message that was admitted by the gate. The answer comes to `from` as a
+  /// `reply`. One-way messages that cannot be queued come back as an `undelivered_note`.
   void carry(ask a, const caf::strong_actor_ptr& from);
   void give_up(uint64_t token, const caf::strong_actor_ptr& from);
   /// Answers a request that arrived here.
@@ -111,11 +112,19 @@ private:
   void next_peer(failure why);
   void carry_remote(ask& a, const caf::strong_actor_ptr& from);
   void drain_waiting();
+  void on_refused_message(const failure& why);
   void fail_waiting(const failure& why);
   void wake_producer();
   void set_caller(uint32_t call, const caf::strong_actor_ptr& from, uint64_t token);
   void update_wake();
   void finish(const failure& why, uint64_t consumed);
+  void refuse(const caf::strong_actor_ptr& from, const ask& a, uint64_t cost, uint64_t count,
+              const failure& why);
+  void refuse(const caf::strong_actor_ptr& from, const ask& a, const failure& why) {
+    refuse(from, a, a.message.cost(), a.message.count, why);
+  }
+  bool has_outbound_room(uint64_t cost) const;
+  void retry_later();
   void tell_failure(const caf::strong_actor_ptr& to, const ask& a, const failure& why);
 
   loop& loop_;
@@ -139,7 +148,9 @@ private:
   };
   std::vector<caller> callers_; // by the slot of the call
   caf::strong_actor_ptr producer_;
+  caf::strong_actor_ptr last_teller_; // hears of one-way messages that are refused late
   uint64_t outlet_ = 0;
+  net::loop::timer_id retry_ = 0;
   uint64_t in_queue_bytes_ = 0, in_queue_messages_ = 0; // admitted and given to the mux
   std::atomic<bool> claimed_{false};
   bool queued_noted_ = false;

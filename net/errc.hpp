@@ -10,8 +10,8 @@
 
 namespace weir {
 
-/// What went wrong. The values travel on the wire (`wire.capnp`, field `reason`) and never change their meaning;
-/// a peer that knows fewer of them shows the number.
+/// What went wrong. The values travel on the wire (`wire.capnp`, field `reason`) and never change their
+/// meaning; a peer that knows fewer of them shows the number.
 enum class errc : uint8_t {
   none = 0,
   // the link

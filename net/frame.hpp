@@ -1,11 +1,11 @@
 #pragma once
-#include "net/errc.hpp"
-
 #include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#include "net/errc.hpp"
 
 namespace weir::net {
 
@@ -55,8 +55,8 @@ constexpr uint32_t fragment_prefix_bytes = 8;
 /// What a message of `length` body bytes is charged with on a session. Both sides see the same length.
 constexpr uint64_t cost_of(uint64_t length) { return message_overhead_bytes + length; }
 
-/// Time left as 12-bit mantissa (low) and 4-bit exponent: mantissa << exponent milliseconds, rounded up; at least 1 ms, so that only
-/// "no deadline" is 0. The longest is 4095 << 15 ms, 37 hours; more is cut to that.
+/// Time left as 12-bit mantissa (low) and 4-bit exponent: mantissa << exponent milliseconds, rounded up; at
+/// least 1 ms, so that only "no deadline" is 0. The longest is 4095 << 15 ms, 37 hours; more is cut to that.
 uint16_t encode_ttl(duration left);
 duration decode_ttl(uint16_t ttl);
 
@@ -65,8 +65,8 @@ void write_preamble(std::byte* to);
 /// errc::none, bad_magic, or bad_version (a major version that we do not speak).
 errc check_preamble(const std::byte* from);
 
-/// What can be said about a header without knowing the session: kind, flags, padding, length against `body_bytes_max`.
-/// errc::none, malformed_frame, frame_too_large or control_too_large.
+/// What can be said about a header without knowing the session: kind, flags, padding, length against
+/// `body_bytes_max`. errc::none, malformed_frame, frame_too_large or control_too_large.
 errc check_header(const frame_header& h, uint32_t body_bytes_max);
 
 inline frame_header load_header(const std::byte* at) {

@@ -1,9 +1,9 @@
 #pragma once
-#include "net/errc.hpp"
-
 #include <array>
 #include <cstdint>
 #include <string_view>
+
+#include "net/errc.hpp"
 
 namespace weir::net {
 
@@ -18,12 +18,14 @@ constexpr size_t charges = 4;
 std::string_view to_string(charge c);
 
 struct budget_options {
-  uint64_t bytes = uint64_t{1} << 30;  ///< default: 25 % of the memory limit, at most 1 GiB
-  uint64_t reserve_bytes = 64 << 20;   ///< for one large message at a time, and as much of it again for replies: half and half
+  uint64_t bytes = uint64_t{1} << 30; ///< default: 25 % of the memory limit, at most 1 GiB
+  uint64_t reserve_bytes = 64 << 20;  ///< for one large message at a time, and as much of it again for
+                                      ///< replies: half and half
 };
 
-/// The inbound ledger of one loop: the sum of what it owes never exceeds the budget. Pure arithmetic, owner: the credit_manager.
-/// Invariant: sum of charges + reserve + pinned-as-known <= bytes at the moment of every successful `take`.
+/// The inbound ledger of one loop: the sum of what it owes never exceeds the budget. Pure arithmetic, owner:
+/// the credit_manager. Invariant: sum of charges + reserve + pinned-as-known <= bytes at the moment of every
+/// successful `take`.
 class budget {
 public:
   explicit budget(const budget_options& o);
@@ -37,16 +39,18 @@ public:
   /// Moves a charge from one account to the other; never refused.
   void move(charge from, charge to, uint64_t bytes);
 
-  /// Half of the reserve, for a request (or one-way message) or for a reply, one owner at a time. True: charged to `c` at once and lent
-  /// by the reserve. Whatever is given back afterwards, by anyone, fills the reserve first; when it is whole it can be taken again, so
-  /// the owner gives back with `give(c, ...)` and need not know where its bytes came from. False: taken or too small.
+  /// Half of the reserve, for a request (or one-way message) or for a reply, one owner at a time. True:
+  /// charged to `c` at once and lent by the reserve. Whatever is given back afterwards, by anyone, fills the
+  /// reserve first; when it is whole it can be taken again, so the owner gives back with `give(c, ...)` and
+  /// need not know where its bytes came from. False: taken or too small.
   enum class reserve : uint8_t { request, reply };
   bool take_reserve(reserve r, charge c, uint64_t bytes);
   bool reserve_taken(reserve r) const { return lent_[static_cast<size_t>(r)] != 0; }
   /// The largest message that the reserve can fund.
   uint64_t reserve_each_bytes() const { return options_.reserve_bytes / 2; }
 
-  /// Gives up to `bytes` of what is free to another loop's ledger, which grows by it: the sum of both stays. What was given up.
+  /// Gives up to `bytes` of what is free to another loop's ledger, which grows by it: the sum of both stays.
+  /// What was given up.
   uint64_t shrink(uint64_t bytes);
   void grow(uint64_t bytes) { options_.bytes += bytes; }
 
@@ -68,7 +72,8 @@ private:
   uint64_t pinned_ = 0, refused_ = 0;
 };
 
-/// The outbound ledger of one loop: bytes kept for others (queued, in writev). Lends nothing to the inbound one.
+/// The outbound ledger of one loop: bytes kept for others (queued, in writev). Lends nothing to the inbound
+/// one.
 class outbound_ledger {
 public:
   explicit outbound_ledger(uint64_t bytes_max) : bytes_max_(bytes_max) {}

@@ -1,13 +1,13 @@
-#include "net/loop_io.hpp"
+#include <algorithm>
+#include <cassert>
+#include <future>
+
+#include <sched.h>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 
-#include <sched.h>
-
-#include <algorithm>
-#include <cassert>
-#include <future>
+#include "net/loop_io.hpp"
 
 namespace weir::net {
 
@@ -17,18 +17,23 @@ using std::chrono::steady_clock;
 namespace {
 constexpr time_point virtual_start{std::chrono::hours{1}};
 constexpr duration longest_sleep = std::chrono::seconds{60};
+constexpr int short_sleep = 3; // times `spin`
 } // namespace
 
 loop::loop(const loop_options& o)
-    : options_(o), io_(std::make_unique<io>()), now_(o.virtual_time ? virtual_start : steady_clock::now()),
+    : options_(o),
+      io_(std::make_unique<io>()),
+      now_(o.virtual_time ? virtual_start : steady_clock::now()),
       spin_budget_(o.spin) {
-  if (o.virtual_time) thread_id_ = std::this_thread::get_id();
+  if (o.virtual_time)
+    thread_id_ = std::this_thread::get_id();
 }
 
 loop::~loop() { stop(); }
 
 void loop::start() {
-  if (options_.virtual_time) return;
+  if (options_.virtual_time)
+    return;
   std::promise<void> ready;
   thread_ = std::thread{[this, &ready] {
     thread_id_ = std::this_thread::get_id();
@@ -40,7 +45,8 @@ void loop::start() {
 
 void loop::stop() {
   stopping_.store(true);
-  if (!thread_.joinable()) return;
+  if (!thread_.joinable())
+    return;
   wake();
   thread_.join();
 }
@@ -52,7 +58,8 @@ void loop::wake() {
 }
 
 time_point loop::fresh_now() {
-  if (!options_.virtual_time) now_ = steady_clock::now();
+  if (!options_.virtual_time)
+    now_ = steady_clock::now();
   return now_;
 }
 
@@ -68,7 +75,8 @@ loop::timer_id loop::at(time_point t, std::function<void()> f) {
 
 void loop::cancel(timer_id id) {
   auto i = std::find_if(timers_.begin(), timers_.end(), [id](auto& x) { return x.second.first == id; });
-  if (i != timers_.end()) timers_.erase(i);
+  if (i != timers_.end())
+    timers_.erase(i);
 }
 
 slab_ref& loop::read_slab(size_t room) {
@@ -82,14 +90,17 @@ time_point loop::next_timer() const { return timers_.empty() ? time_point::max()
 void loop::run() {
   auto guard = asio::make_work_guard(io_->context);
   while (!stopping_.load(std::memory_order_relaxed)) {
-    if (run_round()) io_->context.poll_one();
-    else if (!spin()) sleep();
+    if (run_round())
+      io_->context.poll_one();
+    else if (!spin())
+      sleep();
   }
 }
 
 /// True: there is more to do at once.
 bool loop::run_round() {
-  if (!options_.virtual_time) now_ = steady_clock::now();
+  if (!options_.virtual_time)
+    now_ = steady_clock::now();
   if (woken()) {
     remote_.store(false);
     take_remote();
@@ -98,7 +109,8 @@ bool loop::run_round() {
   bool more = run_ready();
   ended_.swap(ending_);
   for (size_t i = 0; i < ended_.size(); ++i)
-    if (auto* r = ended_[i]) r->end_of_round();
+    if (auto* r = ended_[i])
+      r->end_of_round();
   ended_.clear();
   return more || has_ready() || !ending_.empty() || woken() || next_timer() <= now_;
 }
@@ -111,13 +123,16 @@ void loop::fire_timers() {
   }
 }
 
-/// Polls for a while. The while is halved when it was in vain and restored when a sleep turns out to have been shorter than it.
-/// Yields, or it would take the core from the very thread it waits for.
+/// Polls for a while. The while is halved when it was in vain and restored when a sleep turns out to have
+/// been short: a sleep and its wake-up on both sides make a round trip about three times as long as it is
+/// when both spin. Yields, or it would take the core from the very thread it waits for.
 bool loop::spin() {
-  if (spin_budget_ <= std::chrono::microseconds{1}) return false;
-  auto until = now_ + spin_budget_;
+  if (spin_budget_ <= std::chrono::microseconds{1})
+    return false;
+  auto until = steady_clock::now() + spin_budget_;
   do {
-    if (io_->context.poll_one() || woken()) return true;
+    if (io_->context.poll_one() || woken())
+      return true;
     sched_yield();
   } while (steady_clock::now() < until);
   spin_budget_ /= 2;
@@ -130,13 +145,15 @@ void loop::sleep() {
   if (!remote_.load() && !stopping_.load())
     io_->context.run_one_until(std::min(next_timer(), before + longest_sleep));
   asleep_.store(false);
-  if (steady_clock::now() - before < options_.spin) spin_budget_ = options_.spin;
+  if (steady_clock::now() - before < short_sleep * options_.spin)
+    spin_budget_ = options_.spin;
 }
 
 void loop::run_until_idle() {
   assert(options_.virtual_time);
   do {
-    while (io_->context.poll() > 0) {}
+    while (io_->context.poll() > 0) {
+    }
     io_->context.restart();
   } while (run_round());
 }

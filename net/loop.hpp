@@ -1,12 +1,12 @@
 #pragma once
-#include "net/frame.hpp"
-#include "net/slab.hpp"
-
 #include <functional>
 #include <map>
 #include <memory>
 #include <thread>
 #include <vector>
+
+#include "net/frame.hpp"
+#include "net/slab.hpp"
 
 namespace weir::net {
 
@@ -20,12 +20,13 @@ protected:
 };
 
 struct loop_options {
-  std::chrono::microseconds spin{20}; ///< how long to poll before sleeping; 0: never. Costs no CPU per call, see bench/README.md
-  bool virtual_time = false;          ///< no thread: the test calls `run_until_idle` and `advance`
+  std::chrono::microseconds spin{
+      20}; ///< how long to poll before sleeping; 0: never. Costs no CPU per call, see bench/README.md
+  bool virtual_time = false; ///< no thread: the test calls `run_until_idle` and `advance`
 };
 
-/// One thread, one Asio io_context. A round runs what is ready, then gives each socket that has something to write its one write.
-/// Everything but `wake`, `here` and `stop` belongs to the loop's thread.
+/// One thread, one Asio io_context. A round runs what is ready, then gives each socket that has something to
+/// write its one write. Everything but `wake`, `here` and `stop` belongs to the loop's thread.
 class loop {
 public:
   using timer_id = uint64_t;
@@ -77,7 +78,8 @@ public:
 protected:
   /// Runs a bounded number of ready tasks. True: there are more.
   virtual bool run_ready() = 0;
-  /// Whether `run_ready` has something to do: what the end of a round made ready must not wait for the next event.
+  /// Whether `run_ready` has something to do: what the end of a round made ready must not wait for the next
+  /// event.
   virtual bool has_ready() const { return false; }
   /// Takes what other threads left. Called when `wake` was.
   virtual void take_remote() = 0;

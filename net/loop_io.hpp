@@ -1,8 +1,8 @@
 #pragma once
 // Asio's side of a loop; included by the few files of net/ that do I/O.
-#include "net/loop.hpp"
-
 #include <boost/asio/io_context.hpp>
+
+#include "net/loop.hpp"
 
 namespace weir::net {
 

@@ -1,15 +1,15 @@
 #pragma once
-#include "net/ledger.hpp"
-#include "net/message.hpp"
-#include "net/ration.hpp"
-#include "net/session.hpp"
-
-#include <sys/uio.h>
-
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
+
+#include <sys/uio.h>
+
+#include "net/ledger.hpp"
+#include "net/message.hpp"
+#include "net/ration.hpp"
+#include "net/session.hpp"
 
 namespace weir::net {
 
@@ -20,21 +20,24 @@ struct node_id {
 };
 std::string to_string(const node_id& id);
 
-/// What a link allows and says of itself. Validated by the runtime at start; every limit is checked before memory is taken.
+/// What a link allows and says of itself. Validated by the runtime at start; every limit is checked before
+/// memory is taken.
 struct link_options {
   node_id node;
-  std::string node_name;           ///< for people, at most 255 bytes
-  std::string cluster = "weir";    ///< must be equal on both sides
+  std::string node_name;        ///< for people, at most 255 bytes
+  std::string cluster = "weir"; ///< must be equal on both sides
   uint64_t message_bytes_max = 64 << 20;
-  uint32_t fragment_bytes = 64 << 10; ///< a larger message leaves in slices of this, unless less than a quarter of one would remain
-  uint32_t sessions_max = 1024;    ///< that the peer may have open at once
-  uint32_t calls_max = 1024;       ///< that the peer may have open at once on one session
+  uint32_t fragment_bytes = 64 << 10;  ///< a larger message leaves in slices of this, unless less than a
+                                       ///< quarter of one would remain
+  uint32_t sessions_max = 1024;        ///< that the peer may have open at once
+  uint32_t calls_max = 1024;           ///< that the peer may have open at once on one session
   uint32_t reply_room_bytes = 4 << 10; ///< paid for each reply unless the call says more
   duration hello_timeout = std::chrono::seconds{5};
   duration ping_interval = std::chrono::seconds{1};
-  duration dead_after = std::chrono::seconds{15};    ///< no byte for so long: `peer_silent`
+  duration dead_after = std::chrono::seconds{15}; ///< no byte for so long: `peer_silent`
   duration fragment_timeout = std::chrono::seconds{10};
-  duration funding_timeout = std::chrono::seconds{2}; ///< a large message that is not funded by then is refused, retryable
+  duration funding_timeout = std::chrono::seconds{
+      2}; ///< a large message that is not funded by then is refused, retryable
 };
 
 /// What the peer said in hello.
@@ -48,21 +51,25 @@ struct peer_info {
 
 enum class side : uint8_t { dialled, accepted };
 
-/// What happened, in the order in which it did. Pointers are valid until the next call of the mux that is not `take_events`.
+/// What happened, in the order in which it did. Pointers are valid until the next call of the mux that is not
+/// `take_events`.
 struct event {
   enum class type : uint8_t {
-    ready,      ///< hello is done: see `peer()`
-    open,       ///< the peer opens `on`: answer with `accept` or `refuse` (see on->service(), on->interface(), on->is_stream())
-    opened,     ///< our `open` was accepted
-    request,    ///< a call to answer with `reply`: call, deadline, message
-    item,       ///< a one-way message
-    reply,      ///< the answer to the call `token`; `cost` is its reply room, given back with `reply_died`
-    failed,     ///< the call `token` has ended without a reply: why. With call 0: a one-way message that was queued will not leave
-    credit,     ///< `on` had refused or queued something and may send again; on a stream opened here also after every grant
-    finished,   ///< the peer sends nothing more on `on` (it closed its direction)
-    cancelled,  ///< the caller gave the request `call` up; its reply would be dropped
-    ended,      ///< `on` is over and forgotten: why (none: closed by both). Calls still open were failed before. Not told of a session
-                ///< that was refused here.
+    ready,    ///< hello is done: see `peer()`
+    open,     ///< the peer opens `on`: answer with `accept` or `refuse` (see on->service(), on->interface(),
+              ///< on->is_stream())
+    opened,   ///< our `open` was accepted
+    request,  ///< a call to answer with `reply`: call, deadline, message
+    item,     ///< a one-way message
+    reply,    ///< the answer to the call `token`; `cost` is its reply room, given back with `reply_died`
+    failed,   ///< the call `token` has ended without a reply: why. With call 0: a one-way message that was
+              ///< queued will not leave
+    credit,   ///< `on` had refused or queued something and may send again; on a stream opened here also after
+              ///< every grant
+    finished, ///< the peer sends nothing more on `on` (it closed its direction)
+    cancelled, ///< the caller gave the request `call` up; its reply would be dropped
+    ended, ///< `on` is over and forgotten: why (none: closed by both). Calls still open were failed before.
+           ///< Not told of a session that was refused here.
     going_away, ///< the peer takes no new sessions: why
     down,       ///< the link is over: why. Every session has ended before.
   };
@@ -70,20 +77,23 @@ struct event {
   lane in_lane = lane::normal;
   uint32_t call = 0;
   session* on = nullptr;
-  uint64_t token = 0;      ///< of the caller's choice; for `ended` of a closed stream: the messages that the peer consumed
-  message_view message{};  ///< well formed; in the bytes given to `receive`, or in `memory`
-  uint64_t cost = 0;       ///< what `consumed` (request, item) or `reply_died` (reply) gets when the message's memory dies
+  uint64_t token = 0; ///< of the caller's choice; for `ended` of a closed stream: the messages that the peer
+                      ///< consumed
+  message_view message{}; ///< well formed; in the bytes given to `receive`, or in `memory`
+  uint64_t cost = 0;      ///< what `consumed` (request, item) or `reply_died` (reply) gets when the message's
+                          ///< memory dies
   time_point deadline = time_point::max();
-  slab_ref memory;         ///< set when the message came in fragments
+  slab_ref memory; ///< set when the message came in fragments
   std::unique_ptr<failure> why;
 };
 
 struct open_request {
-  std::string service;       ///< at most 255 bytes
-  uint64_t interface = 0;    ///< or the struct id of a stream
+  std::string service;    ///< at most 255 bytes
+  uint64_t interface = 0; ///< or the struct id of a stream
   bool stream = false;
-  uint64_t tag = 0;          ///< of the caller's choice: session::tag()
-  ration_options replies_in{0, 0, 4}; ///< one-way messages the acceptor may send (none by default; replies need no ration)
+  uint64_t tag = 0; ///< of the caller's choice: session::tag()
+  ration_options replies_in{
+      0, 0, 4}; ///< one-way messages the acceptor may send (none by default; replies need no ration)
 };
 
 struct call_request {
@@ -93,56 +103,65 @@ struct call_request {
   lane in_lane = lane::normal;
 };
 
-/// One link's protocol, without I/O: bytes in, bytes out, time as an argument, decisions returned as events. Owner: the link.
-/// Holds the sessions, the control state that must be said, and the send schedule. Never throws on foreign bytes.
+/// One link's protocol, without I/O: bytes in, bytes out, time as an argument, decisions returned as events.
+/// Owner: the link. Holds the sessions, the control state that must be said, and the send schedule. Never
+/// throws on foreign bytes.
 class mux {
 public:
   /// `reassembly`: where messages in fragments are put together (only after they were funded).
-  mux(link_options o, side s, budget& inbound, outbound_ledger& outbound, slab_pool& reassembly, time_point now);
+  mux(link_options o, side s, budget& inbound, outbound_ledger& outbound, slab_pool& reassembly,
+      time_point now);
   ~mux();
   mux(const mux&) = delete;
   mux& operator=(const mux&) = delete;
 
   // ---- bytes in
-  /// Takes whole frames from `n` bytes at `at` (8-byte aligned at every frame) and stops behind the first frame that ends at or
-  /// beyond `slice`. The bytes it took; what is left must come again with more behind it. Messages point into these bytes.
+  /// Takes whole frames from `n` bytes at `at` (8-byte aligned at every frame) and stops behind the first
+  /// frame that ends at or beyond `slice`. The bytes it took; what is left must come again with more behind
+  /// it. Messages point into these bytes.
   size_t receive(const std::byte* at, size_t n, size_t slice, time_point now);
   /// Bytes that the frame at the front of what was left needs in all; 0 when its header is not complete yet.
   size_t wanted_bytes() const;
   /// The transport is over (end of file, reset): `down` follows with what is known.
   void lost(errc reason, std::string text);
-  /// Swaps what has happened since the last time into `out` (which must be empty). Requests, items and replies in it belong to the
-  /// taker, whatever comes behind them: their cost goes back (`consumed`, `reply_died`, or to the budget after `ended`) even if nobody
-  /// wants them any more.
+  /// Swaps what has happened since the last time into `out` (which must be empty). Requests, items and
+  /// replies in it belong to the taker, whatever comes behind them: their cost goes back (`consumed`,
+  /// `reply_died`, or to the budget after `ended`) even if nobody wants them any more.
   void take_events(std::vector<event>& out);
   bool has_events() const;
 
   // ---- sessions
-  /// nullptr: hello is not done, the peer's `sessions_max` is reached, it is going away, or the name is too long: `why` says.
+  /// nullptr: hello is not done, the peer's `sessions_max` is reached, it is going away, or the name is too
+  /// long: `why` says.
   session* open(const open_request& r, failure& why);
-  /// Answers `event::open`. False: the inbound budget cannot fund the ration; nothing happened, refuse it or try again.
+  /// Answers `event::open`. False: the inbound budget cannot fund the ration; nothing happened, refuse it or
+  /// try again.
   bool accept(session& s, const ration_options& in, uint64_t message_bytes_max = 0);
   void refuse(session& s, errc reason, std::string text, bool retryable);
-  /// No more is sent on `s`; said when its queue and its calls are done. `ended` follows when the peer has consumed everything.
+  /// No more is sent on `s`; said when its queue and its calls are done. `ended` follows when the peer has
+  /// consumed everything.
   void close(session& s);
-  /// Ends `s` at once. What it had queued is dropped, its open calls fail; what was delivered and not yet consumed is from now on
-  /// given back by its holder straight to the budget (charge::session), as it is after `ended`. `ended` follows.
+  /// Ends `s` at once. What it had queued is dropped, its open calls fail; what was delivered and not yet
+  /// consumed is from now on given back by its holder straight to the budget (charge::session), as it is
+  /// after `ended`. `ended` follows.
   void abort(session& s, errc reason, std::string text);
 
   // ---- data out
-  /// Queues a one-way message or run of them. False: not queued (outbound ledger full); on a session that is closed it is dropped
-  /// and false, too. A message above the peer's limit is refused with `message_too_large` before: check `message_bytes_max`.
+  /// Queues a one-way message or run of them. False: not queued (outbound ledger full); on a session that is
+  /// closed it is dropped and false, too. A message above the peer's limit is refused with
+  /// `message_too_large` before: check `message_bytes_max`.
   result<void> post(session& s, outgoing m, lane in_lane);
-  /// Queues a request and pays for its reply. The call's id, or why not (too_many_calls, no_budget, overloaded, message_too_large,
-  /// session_closed). From here exactly one `reply` or `failed` comes for it.
+  /// Queues a request and pays for its reply. The call's id, or why not (too_many_calls, no_budget,
+  /// overloaded, message_too_large, session_closed). From here exactly one `reply` or `failed` comes for it.
   result<uint32_t> call(session& s, outgoing m, const call_request& r);
-  /// Gives up a call: `failed(cancelled)` comes at once; its room is freed when the callee has confirmed or its reply came.
+  /// Gives up a call: `failed(cancelled)` comes at once; its room is freed when the callee has confirmed or
+  /// its reply came.
   void cancel(session& s, uint32_t call, errc reason);
   /// Answers a request. A call that is unknown by now (cancelled, session over) drops the reply.
   void reply(session& s, uint32_t call, outgoing m);
   void reply_failure(session& s, uint32_t call, const failure& f);
-  /// Before building a message of about `cost`: true when it would leave at once. False: the peer is told that we wait for that much,
-  /// and `event::credit` comes when it may be posted.
+  /// Before building a message of about `cost`: true when it would leave at once. False: the peer is told
+  /// that we wait for that much, and `event::credit` comes when it may be posted.
   bool want_credit(session& s, uint64_t cost);
   /// Largest message that may be posted on `s` (the peer's and its service's limit).
   uint64_t message_bytes_max(const session& s) const;
@@ -167,7 +186,8 @@ public:
 
   // ---- bytes out
   bool wants_write() const;
-  /// What to write next: control, replies, normal, bulk, a fair share each. Number of entries used; call `wrote` before the next.
+  /// What to write next: control, replies, normal, bulk, a fair share each. Number of entries used; call
+  /// `wrote` before the next.
   size_t gather(std::span<iovec> to, time_point now);
   void wrote(size_t bytes);
 
@@ -188,7 +208,8 @@ public:
   std::string check() const;
   template <class F>
   void for_each_session(F f) const {
-    for (auto* s : session_list()) f(*s);
+    for (auto* s : session_list())
+      f(*s);
   }
 
 private:

@@ -159,8 +159,7 @@ void mux::state::on_grant(session& s, const say::grant& g) {
     return abort(s, errc::grant_overflow, "a limit above 2^62");
   if (effect == ration_out::effect::none)
     return;
-  if (!s.out_.blocked() || head_covered(s))
-    activate_all(s);
+  activate_all(s);
   if (s.stream_ && s.opened_here_ && s.may_send())
     happened(event::type::credit, &s); // its producer offers up to the limit
 }
@@ -207,7 +206,7 @@ void mux::state::apply_ends() {
     if (auto* s = named(a.session))
       on_abort(*s, a);
   for (auto& c : in_.closes)
-    if (auto* s = named(c.session); s && s->live())
+    if (auto* s = named(c.session))
       on_close(*s, c);
   for (auto& c : in_.closeds)
     if (auto* s = named(c.session))
@@ -240,10 +239,15 @@ void mux::state::over_with_closed(session& s) {
 }
 
 void mux::state::on_close(session& s, const say::close& c) {
+  if (s.state_ == session::state::tombstone)
+    s.close_came_ = true; // so it waits for our last word
+  if (!s.live())
+    return;
   auto whole = std::none_of(s.parts_.begin() + 1, s.parts_.end(), [](auto& p) { return p.active(); });
   if (!s.established_ || s.close_came_ || !whole || !(c.final == s.in_.received()) || !s.in_.settle(c.final))
     return abort(s, errc::bad_state, "a close that cannot be");
   s.close_came_ = true;
+  s.words_ &= ~session::word_close; // to answer is enough
   s.reclaim_at_ = time_point::max();
   happened(event::type::finished, &s);
   if (s.opened_here_) { // it has answered what it ran, and runs nothing more

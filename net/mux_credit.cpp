@@ -88,7 +88,7 @@ void mux::state::fund_request(session& s) {
   if (beyond == 0 || s.in_.is_reclaiming())
     return;
   auto need = s.in_.peer_state()->need;
-  if (need - s.in_.received().bytes > cost_of(s.message_max_in_))
+  if (need > s.in_.received().bytes + s.promised_in_ + cost_of(s.message_max_in_))
     return refuse_request(s, need, errc::message_too_large);
   for (size_t i = 0; i < waiting_requests_.size(); ++i)
     if (waiting_requests_[i].who == &s)

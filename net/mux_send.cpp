@@ -96,7 +96,8 @@ std::byte* mux::state::scratch(size_t bytes) {
 void mux::state::activate(session& s, lane in_lane) {
   if (!s.established_)
     return;
-  auto waits = in_lane != lane::reply && s.out_.blocked() && !head_covered(s);
+  auto only_wished = s.queues_[static_cast<size_t>(s.blocked_lane_)].empty(); // what is queued goes first
+  auto waits = in_lane != lane::reply && s.out_.blocked() && !only_wished && !head_covered(s);
   auto& queue = s.queues_[static_cast<size_t>(in_lane)];
   if (waits && in_lane == s.blocked_lane_ && !queue.empty() && queue.front().message &&
       queue.front().sent_bytes == 0 &&

@@ -1,14 +1,15 @@
 #pragma once
-#include "net/frame.hpp"
-
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
 
+#include "net/frame.hpp"
+
 namespace weir::net {
 
-/// A place in the stream of one direction of a session, or a limit on it: bytes (by `cost_of`) and messages since it was opened.
+/// A place in the stream of one direction of a session, or a limit on it: bytes (by `cost_of`) and messages
+/// since it was opened.
 struct position {
   uint64_t bytes = 0;
   uint64_t messages = 0;
@@ -18,7 +19,8 @@ struct position {
   friend bool operator==(const position&, const position&) = default;
 };
 
-/// Limits above this are a fault of the peer (`grant_overflow`): no offset of a real session comes near, and sums cannot wrap.
+/// Limits above this are a fault of the peer (`grant_overflow`): no offset of a real session comes near, and
+/// sums cannot wrap.
 constexpr uint64_t offset_max = uint64_t{1} << 62;
 
 /// What a sender says while it cannot go on: a state, repeated until it clears.
@@ -36,15 +38,18 @@ public:
   /// The first limit, from `open` or `opened`. False: above `offset_max`.
   bool start(position limit);
   /// True when a message (or a run) of this cost may be handed over now.
-  bool covers(uint64_t cost, uint64_t messages = 1) const { return sent_.plus(cost, messages).within(limit_); }
+  bool covers(uint64_t cost, uint64_t messages = 1) const {
+    return sent_.plus(cost, messages).within(limit_);
+  }
   /// Precondition: covers(cost, messages). No messages: a further fragment of one that was charged.
   void charge(uint64_t cost, uint64_t messages = 1);
 
   enum class effect : uint8_t { none, raised, overflow };
   /// A grant: the maximum within an epoch, older epochs are ignored.
   effect raise(uint32_t epoch, position limit);
-  /// The receiver wants back what was not used: we keep the floor above what was sent, and never more than we had. The new limit,
-  /// which is the answer. An epoch that is not newer changes nothing and answers the limit as it is.
+  /// The receiver wants back what was not used: we keep the floor above what was sent, and never more than we
+  /// had. The new limit, which is the answer. An epoch that is not newer changes nothing and answers the
+  /// limit as it is.
   position reclaim(uint32_t epoch, uint64_t floor_bytes, uint64_t floor_messages);
 
   /// The head of the queue (cost) does not fit: from here `report` speaks until a charge succeeds.
@@ -82,20 +87,23 @@ private:
 struct ration_options {
   uint64_t bytes = 64 << 10; ///< W: what the peer may have under way
   uint64_t messages = 512;
-  uint32_t grant_at = 4; ///< a grant leaves when W / grant_at came back (4: needs 1.5 x bandwidth-delay; 2: 2 x)
+  uint32_t
+      grant_at = 4; ///< a grant leaves when W / grant_at came back (4: needs 1.5 x bandwidth-delay; 2: 2 x)
 };
 
-/// The receiver's half: what we allow. Invariants: consumed <= received <= granted, and granted - consumed is at most W plus what was
-/// funded for one large message.
+/// The receiver's half: what we allow. Invariants: consumed <= received <= granted, and granted - consumed is
+/// at most W plus what was funded for one large message.
 class ration_in {
 public:
   explicit ration_in(const ration_options& o = {});
 
-  /// Part of a message came in: `messages` is 1 with its first (or only) frame. False: beyond what was granted.
+  /// Part of a message came in: `messages` is 1 with its first (or only) frame. False: beyond what was
+  /// granted.
   bool arrive(uint64_t bytes, uint64_t messages);
   /// Memory died. Precondition: it had arrived.
   void consume(uint64_t bytes, uint64_t messages);
-  /// The peer said that it waits. True when the limits it knows are older than ours (a grant was lost or is under way: say it again).
+  /// The peer said that it waits. True when the limits it knows are older than ours (a grant was lost or is
+  /// under way: say it again).
   bool peer_blocked(const blocked_state& s);
   bool peer_is_blocked() const { return blocked_.has_value(); }
   /// What the peer said last, while it waits.
@@ -104,12 +112,14 @@ public:
   void forget_blocked() { blocked_.reset(); }
   /// Bytes beyond W that the blocked peer's next message needs, to be funded by the budget; 0 when W will do.
   uint64_t unfunded_bytes() const;
-  /// Funds the message up to the offset the peer asked for. The extra leaves by itself as messages are consumed.
+  /// Funds the message up to the offset the peer asked for. The extra leaves by itself as messages are
+  /// consumed.
   void fund();
   /// The offset up to which a large message was funded; 0: none was, or it has come.
   uint64_t funded_bytes() const { return funded_bytes_ > received_.bytes ? funded_bytes_ : 0; }
 
-  /// True when a grant should leave by itself: W / grant_at is unadvertised, or the peer waits and can now be served.
+  /// True when a grant should leave by itself: W / grant_at is unadvertised, or the peer waits and can now be
+  /// served.
   bool grant_due() const;
   /// True when anything at all is unadvertised.
   bool unadvertised() const;
@@ -120,9 +130,11 @@ public:
 
   /// Starts a reclaim: the epoch that grants carry from now on. The liability falls when `reclaimed` comes.
   uint32_t reclaim();
-  /// The peer's answer. False: it names an epoch we did not start, or a limit below what arrived or above what was granted.
+  /// The peer's answer. False: it names an epoch we did not start, or a limit below what arrived or above
+  /// what was granted.
   bool reclaimed(uint32_t epoch, position limit);
-  /// The peer's last word on what it sent. False: below what arrived or above what was granted. Afterwards granted == final.
+  /// The peer's last word on what it sent. False: below what arrived or above what was granted. Afterwards
+  /// granted == final.
   bool settle(position final);
   bool is_reclaiming() const { return reclaiming_ != 0; }
 

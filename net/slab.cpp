@@ -27,7 +27,8 @@ slab_pool& slab_pool::build_pool() {
 
 slab_ref slab_pool::take(size_t bytes) {
   auto index = class_of(bytes);
-  if (index >= classes) throw std::bad_alloc{};
+  if (index >= classes)
+    throw std::bad_alloc{};
   slab* s = nullptr;
   {
     std::lock_guard guard{mutex_};
@@ -37,12 +38,14 @@ slab_ref slab_pool::take(size_t bytes) {
     }
   }
   if (s) {
-    if (zeroed_) std::memset(s->data(), 0, s->used);
+    if (zeroed_)
+      std::memset(s->data(), 0, s->used);
     s->refs.store(1, std::memory_order_relaxed);
   } else {
     auto size = smallest << index;
     auto* raw = zeroed_ ? std::calloc(1, sizeof(slab) + size) : std::malloc(sizeof(slab) + size);
-    if (!raw) throw std::bad_alloc{};
+    if (!raw)
+      throw std::bad_alloc{};
     s = new (raw) slab;
     s->size = static_cast<uint32_t>(size);
     s->home = this;
@@ -68,21 +71,25 @@ void slab_pool::give(slab* s) noexcept {
         kept = false; // then it is freed below
       }
     }
-    if (kept) list.push_back(s);
+    if (kept)
+      list.push_back(s);
   }
-  if (!kept) destroy(s);
+  if (!kept)
+    destroy(s);
   drop_owner();
 }
 
 void slab_pool::retire() { drop_owner(); }
 
 void slab_pool::drop_owner() noexcept {
-  if (owners_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  if (owners_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    delete this;
 }
 
 slab_pool::~slab_pool() {
   for (auto& list : free_)
-    for (auto* s : list) destroy(s);
+    for (auto* s : list)
+      destroy(s);
 }
 
 } // namespace weir::net

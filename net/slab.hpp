@@ -10,9 +10,9 @@ namespace weir::net {
 
 class slab_pool;
 
-/// A reference-counted block of memory that messages are read into or built in. Whoever holds a message holds its slab; the last
-/// one gives it back to its pool. Immutable once another holder has seen it, except for the part behind `used`, which belongs
-/// to the one that took it.
+/// A reference-counted block of memory that messages are read into or built in. Whoever holds a message holds
+/// its slab; the last one gives it back to its pool. Immutable once another holder has seen it, except for
+/// the part behind `used`, which belongs to the one that took it.
 struct slab {
   std::atomic<uint32_t> refs{1};
   uint32_t size = 0; ///< bytes behind this header
@@ -32,7 +32,8 @@ public:
   explicit slab_ref(slab* s) noexcept : slab_(s) {}
   slab_ref(slab_ref&& other) noexcept : slab_(std::exchange(other.slab_, nullptr)) {}
   slab_ref(const slab_ref& other) noexcept : slab_(other.slab_) {
-    if (slab_) slab_->refs.fetch_add(1, std::memory_order_relaxed);
+    if (slab_)
+      slab_->refs.fetch_add(1, std::memory_order_relaxed);
   }
   slab_ref& operator=(slab_ref other) noexcept {
     std::swap(slab_, other.slab_);
@@ -41,7 +42,8 @@ public:
   ~slab_ref() { reset(); }
 
   void reset() noexcept {
-    if (slab_ && slab_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) release(slab_);
+    if (slab_ && slab_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      release(slab_);
     slab_ = nullptr;
   }
   slab* operator->() const { return slab_; }
@@ -55,8 +57,8 @@ private:
   slab* slab_ = nullptr;
 };
 
-/// Where slabs come from and go back to, by size class (powers of two). Lives until its owner and the last of its slabs are gone.
-/// Any thread may give back; `take` too.
+/// Where slabs come from and go back to, by size class (powers of two). Lives until its owner and the last of
+/// its slabs are gone. Any thread may give back; `take` too.
 class slab_pool {
 public:
   /// `zeroed`: slabs come with zero bytes, as Cap'n Proto wants them to build in.

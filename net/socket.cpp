@@ -1,18 +1,18 @@
-#include "net/loop_io.hpp"
-#include "net/stream.hpp"
+#include <cstring>
 
-#include <boost/asio/generic/stream_protocol.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
-
-#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <fmt/format.h>
+
+#include "net/loop_io.hpp"
+#include "net/stream.hpp"
 
 namespace weir::net {
 
@@ -48,19 +48,25 @@ public:
     socket_.non_blocking(true, ignored);
     auto local = socket_.local_endpoint(ignored);
     tcp_ = local.protocol().family() != AF_UNIX;
-    if (tcp_) socket_.set_option(tcp::no_delay(true), ignored);
+    if (tcp_)
+      socket_.set_option(tcp::no_delay(true), ignored);
     auto remote = socket_.remote_endpoint(ignored);
-    description_ = fmt::format("{} {} - {}", tcp_ ? "tcp" : "unix", describe_endpoint(local), describe_endpoint(remote));
+    description_ = fmt::format("{} {} - {}", tcp_ ? "tcp" : "unix", describe_endpoint(local),
+                               describe_endpoint(remote));
   }
   ~socket_stream() override { close(); }
 
   io_count read(std::byte* to, size_t n) override {
     for (;;) {
       auto r = ::recv(socket_.native_handle(), to, n, 0);
-      if (r > 0) return {io_count::state::ok, static_cast<size_t>(r), {}};
-      if (r == 0) return {io_count::state::end, 0, {}};
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return {io_count::state::would_block, 0, {}};
-      if (errno != EINTR) return failed("read");
+      if (r > 0)
+        return {io_count::state::ok, static_cast<size_t>(r), {}};
+      if (r == 0)
+        return {io_count::state::end, 0, {}};
+      if (errno == EAGAIN || errno == EWOULDBLOCK)
+        return {io_count::state::would_block, 0, {}};
+      if (errno != EINTR)
+        return failed("read");
     }
   }
   io_count write(const iovec* from, int n) override {
@@ -69,9 +75,12 @@ public:
       m.msg_iov = const_cast<iovec*>(from);
       m.msg_iovlen = static_cast<size_t>(n);
       auto w = ::sendmsg(socket_.native_handle(), &m, MSG_NOSIGNAL);
-      if (w >= 0) return {io_count::state::ok, static_cast<size_t>(w), {}};
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return {io_count::state::would_block, 0, {}};
-      if (errno != EINTR) return failed("write");
+      if (w >= 0)
+        return {io_count::state::ok, static_cast<size_t>(w), {}};
+      if (errno == EAGAIN || errno == EWOULDBLOCK)
+        return {io_count::state::would_block, 0, {}};
+      if (errno != EINTR)
+        return failed("write");
     }
   }
   void when_readable(std::function<void()> f) override { wait(generic_socket::wait_read, std::move(f)); }
@@ -85,7 +94,8 @@ public:
 private:
   void wait(generic_socket::wait_type what, std::function<void()> f) {
     socket_.async_wait(what, [f = std::move(f)](error_code ec) {
-      if (!ec) f();
+      if (!ec)
+        f();
     });
   }
   generic_socket socket_;
@@ -99,23 +109,29 @@ public:
   socket_listener(loop& l, uri u, on_accept f)
       : loop_(l), acceptor_(l.asio().context), uri_(std::move(u)), accepted_(std::move(f)) {}
   ~socket_listener() override {
-    if (pause_) loop_.cancel(pause_);
+    if (pause_)
+      loop_.cancel(pause_);
     error_code ignored;
     acceptor_.close(ignored);
-    if (uri_.kind == uri::scheme::unix_) ::unlink(uri_.path.c_str());
+    if (uri_.kind == uri::scheme::unix_)
+      ::unlink(uri_.path.c_str());
   }
   error_code open(const typename Protocol::endpoint& e) {
     error_code ec;
     acceptor_.open(e.protocol(), ec);
-    if (!ec) acceptor_.set_option(asio::socket_base::reuse_address(true), ec);
-    if (!ec) acceptor_.bind(e, ec);
-    if (!ec) acceptor_.listen(asio::socket_base::max_listen_connections, ec);
+    if (!ec)
+      acceptor_.set_option(asio::socket_base::reuse_address(true), ec);
+    if (!ec)
+      acceptor_.bind(e, ec);
+    if (!ec)
+      acceptor_.listen(asio::socket_base::max_listen_connections, ec);
     if (ec) {
       error_code ignored;
       acceptor_.close(ignored);
       return ec;
     }
-    if constexpr (std::is_same_v<Protocol, tcp>) uri_.port = uri_.port_last = acceptor_.local_endpoint().port();
+    if constexpr (std::is_same_v<Protocol, tcp>)
+      uri_.port = uri_.port_last = acceptor_.local_endpoint().port();
     acceptor_.native_non_blocking(true, ec);
     accept();
     return ec;
@@ -125,17 +141,22 @@ public:
 private:
   void accept() {
     acceptor_.async_wait(Protocol::acceptor::wait_read, [this](error_code ec) {
-      if (ec) return;
+      if (ec)
+        return;
       for (;;) {
         auto fd = ::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd >= 0) accepted_(fd);
-        else if (errno != EINTR && errno != ECONNABORTED) break;
+        if (fd >= 0)
+          accepted_(fd);
+        else if (errno != EINTR && errno != ECONNABORTED)
+          break;
       }
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return accept();
-      pause_ = loop_.at(loop_.now() + out_of_descriptors_pause, [this] { // else we would be told at once, for ever
-        pause_ = 0;
-        accept();
-      });
+      if (errno == EAGAIN || errno == EWOULDBLOCK)
+        return accept();
+      pause_ = loop_.at(loop_.now() + out_of_descriptors_pause,
+                        [this] { // else we would be told at once, for ever
+                          pause_ = 0;
+                          accept();
+                        });
     });
   }
   static constexpr duration out_of_descriptors_pause = std::chrono::milliseconds{100};
@@ -157,18 +178,20 @@ result<std::unique_ptr<listener>> listen_unix(loop& l, const uri& u, listener::o
   if (probe >= 0 && ::stat(u.path.c_str(), &st) == 0 && S_ISSOCK(st.st_mode) &&
       ::connect(probe, reinterpret_cast<sockaddr*>(&a), sizeof a) < 0 && errno == ECONNREFUSED)
     ::unlink(u.path.c_str());
-  if (probe >= 0) ::close(probe);
+  if (probe >= 0)
+    ::close(probe);
   auto made = std::make_unique<socket_listener<stream_protocol>>(l, u, std::move(f));
   if (auto ec = made->open(stream_protocol::endpoint{u.path}))
-    return failure{ec == asio::error::address_in_use ? errc::address_in_use : errc::io_error, outcome::not_executed,
-                   fmt::format("cannot listen on {}: {}", to_string(u), ec.message())};
+    return failure{ec == asio::error::address_in_use ? errc::address_in_use : errc::io_error,
+                   outcome::not_executed, fmt::format("cannot listen on {}: {}", to_string(u), ec.message())};
   return std::unique_ptr<listener>{std::move(made)};
 }
 
 } // namespace
 
 result<std::unique_ptr<listener>> listen(loop& l, const uri& u, listener::on_accept f) {
-  if (u.kind == uri::scheme::unix_) return listen_unix(l, u, std::move(f));
+  if (u.kind == uri::scheme::unix_)
+    return listen_unix(l, u, std::move(f));
   error_code ec;
   tcp::resolver resolver{l.asio().context};
   auto found = resolver.resolve(u.host, "0", tcp::resolver::passive, ec);
@@ -179,21 +202,26 @@ result<std::unique_ptr<listener>> listen(loop& l, const uri& u, listener::on_acc
   for (uint32_t port = u.port; port <= u.port_last; ++port) {
     auto made = std::make_unique<socket_listener<tcp>>(l, u, f);
     ec = made->open({address, static_cast<uint16_t>(port)});
-    if (!ec) return std::unique_ptr<listener>{std::move(made)};
-    if (ec != asio::error::address_in_use) break;
+    if (!ec)
+      return std::unique_ptr<listener>{std::move(made)};
+    if (ec != asio::error::address_in_use)
+      break;
   }
   if (ec == asio::error::address_in_use)
-    return failure{errc::address_in_use, outcome::not_executed,
-                   fmt::format("cannot listen on {}: {}", to_string(u),
-                               u.port == u.port_last ? "the port is in use" : "every port of the range is in use")};
-  return failure{errc::io_error, outcome::not_executed, fmt::format("cannot listen on {}: {}", to_string(u), ec.message())};
+    return failure{
+        errc::address_in_use, outcome::not_executed,
+        fmt::format("cannot listen on {}: {}", to_string(u),
+                    u.port == u.port_last ? "the port is in use" : "every port of the range is in use")};
+  return failure{errc::io_error, outcome::not_executed,
+                 fmt::format("cannot listen on {}: {}", to_string(u), ec.message())};
 }
 
 std::unique_ptr<stream> adopt(loop& l, int descriptor, const uri& local) {
   int family = local.kind == uri::scheme::unix_ ? AF_UNIX : AF_INET;
   sockaddr_storage a{};
   socklen_t n = sizeof a;
-  if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&a), &n) == 0) family = a.ss_family;
+  if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&a), &n) == 0)
+    family = a.ss_family;
   error_code ec;
   generic_socket s{l.asio().context};
   s.assign(asio::generic::stream_protocol{family, family == AF_UNIX ? 0 : IPPROTO_TCP}, descriptor, ec);
@@ -206,7 +234,8 @@ std::unique_ptr<stream> adopt(loop& l, int descriptor, const uri& local) {
 
 namespace {
 
-/// Resolves, then tries every address in turn, until one answers or the time is over. Lives as long as its handlers: they share it.
+/// Resolves, then tries every address in turn, until one answers or the time is over. Lives as long as its
+/// handlers: they share it.
 struct dialling : std::enable_shared_from_this<dialling> {
   dialling(loop& on, uri u, dial::on_result f)
       : l(on), to(std::move(u)), resolver(on.asio().context), socket(on.asio().context), done(std::move(f)) {}
@@ -214,21 +243,25 @@ struct dialling : std::enable_shared_from_this<dialling> {
   void start(duration timeout) {
     timer = l.at(l.fresh_now() + timeout, [self = shared_from_this()] {
       self->timer = 0;
-      self->finish(failure{errc::connect_timeout, outcome::not_executed,
-                           fmt::format("cannot connect to {}: no answer within connect-timeout", to_string(self->to))});
+      self->finish(failure{
+          errc::connect_timeout, outcome::not_executed,
+          fmt::format("cannot connect to {}: no answer within connect-timeout", to_string(self->to))});
     });
     if (to.kind == uri::scheme::unix_) {
       candidates.emplace_back(stream_protocol::endpoint{to.path});
       return next();
     }
-    resolver.async_resolve(to.host, std::to_string(to.port), [self = shared_from_this()](error_code ec, auto found) {
-      if (self->over) return;
-      if (ec)
-        return self->finish(failure{errc::connect_failed, outcome::not_executed,
-                                    fmt::format("cannot resolve '{}': {}", self->to.host, ec.message())});
-      for (auto& r : found) self->candidates.emplace_back(r.endpoint());
-      self->next();
-    });
+    resolver.async_resolve(
+        to.host, std::to_string(to.port), [self = shared_from_this()](error_code ec, auto found) {
+          if (self->over)
+            return;
+          if (ec)
+            return self->finish(failure{errc::connect_failed, outcome::not_executed,
+                                        fmt::format("cannot resolve '{}': {}", self->to.host, ec.message())});
+          for (auto& r : found)
+            self->candidates.emplace_back(r.endpoint());
+          self->next();
+        });
   }
   void next() {
     if (tried == candidates.size())
@@ -237,14 +270,17 @@ struct dialling : std::enable_shared_from_this<dialling> {
     error_code ignored;
     socket.close(ignored);
     socket.async_connect(candidates[tried++], [self = shared_from_this()](error_code ec) {
-      if (self->over) return;
+      if (self->over)
+        return;
       self->last = ec;
-      if (ec) return self->next();
+      if (ec)
+        return self->next();
       self->finish(std::unique_ptr<stream>{std::make_unique<socket_stream>(std::move(self->socket))});
     });
   }
   void finish(result<std::unique_ptr<stream>> r) {
-    if (over) return;
+    if (over)
+      return;
     auto f = std::move(done);
     stop();
     f(std::move(r));
@@ -252,7 +288,8 @@ struct dialling : std::enable_shared_from_this<dialling> {
   void stop() {
     over = true;
     done = nullptr;
-    if (timer) l.cancel(std::exchange(timer, 0));
+    if (timer)
+      l.cancel(std::exchange(timer, 0));
     error_code ignored;
     resolver.cancel();
     socket.close(ignored);

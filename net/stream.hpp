@@ -1,13 +1,13 @@
 #pragma once
-#include "net/errc.hpp"
-#include "net/loop.hpp"
-#include "net/uri.hpp"
-
-#include <sys/uio.h>
-
 #include <functional>
 #include <memory>
 #include <string>
+
+#include <sys/uio.h>
+
+#include "net/errc.hpp"
+#include "net/loop.hpp"
+#include "net/uri.hpp"
 
 namespace weir::net {
 
@@ -25,7 +25,8 @@ public:
   virtual ~stream() = default;
   virtual io_count read(std::byte* to, size_t n) = 0;
   virtual io_count write(const iovec* from, int n) = 0;
-  /// Calls `f` once, on the loop, when a read (write) would do something. One of each at a time; `close` drops it.
+  /// Calls `f` once, on the loop, when a read (write) would do something. One of each at a time; `close`
+  /// drops it.
   virtual void when_readable(std::function<void()> f) = 0;
   virtual void when_writable(std::function<void()> f) = 0;
   virtual void close() = 0;
@@ -43,7 +44,8 @@ public:
   virtual uri address() const = 0;
 };
 
-/// Listens on `u`; of a port range the first that is free. Errors: address_in_use (names the range), io_error.
+/// Listens on `u`; of a port range the first that is free. Errors: address_in_use (names the range),
+/// io_error.
 result<std::unique_ptr<listener>> listen(loop& l, const uri& u, listener::on_accept f);
 /// Takes over a descriptor from `on_accept`.
 std::unique_ptr<stream> adopt(loop& l, int descriptor, const uri& local);
@@ -54,7 +56,8 @@ public:
   using on_result = std::function<void(result<std::unique_ptr<stream>>)>;
   virtual ~dial() = default;
 };
-/// Connects to `u` (every address of a host name in turn). `f` is called once, on the loop: connect_failed or connect_timeout.
+/// Connects to `u` (every address of a host name in turn). `f` is called once, on the loop: connect_failed or
+/// connect_timeout.
 std::unique_ptr<dial> connect(loop& l, const uri& u, duration timeout, dial::on_result f);
 
 } // namespace weir::net

@@ -1,8 +1,8 @@
-#include "runtime/actor_core.hpp"
-#include "runtime/message_parts.hpp"
-
 #include <fmt/format.h>
 #include <kj/exception.h>
+
+#include "runtime/actor_core.hpp"
+#include "runtime/message_parts.hpp"
 
 namespace weir {
 
@@ -17,11 +17,14 @@ net::outgoing finish_message(message_out& m, size_t& expected_bytes) {
 }
 
 void actor_core::carry(actors::session& s, const caf::actor& handle, actors::ask a) {
-  if (on_loop_of(s)) s.carry(std::move(a), self_ptr());
-  else put(handle, self_ptr(), std::move(a));
+  if (on_loop_of(s))
+    s.carry(std::move(a), self_ptr());
+  else
+    put(handle, self_ptr(), std::move(a));
 }
 
-uint64_t actor_core::start_call(const ref_base& to, const call_options& o, message_out& m, uint64_t result_type) {
+uint64_t actor_core::start_call(const ref_base& to, const call_options& o, message_out& m,
+                                uint64_t result_type) {
   auto& session = *to.guard()->raw();
   if (free_.empty()) {
     free_.push_back(static_cast<uint32_t>(calls_.size()));
@@ -45,9 +48,10 @@ uint64_t actor_core::start_call(const ref_base& to, const call_options& o, messa
   if (!gate.admit(a.message.cost(), 1)) {
     net::message_builder::take_back(std::move(a.message));
     put(self_ptr(), nullptr,
-        actors::reply{token, failure{errc::overloaded, outcome::not_executed,
-                                     fmt::format("{} bytes in {} messages wait for the session already (send-buffer)",
-                                                 gate.queued_bytes(), gate.queued_messages())}});
+        actors::reply{
+            token, failure{errc::overloaded, outcome::not_executed,
+                           fmt::format("{} bytes in {} messages wait for the session already (send-buffer)",
+                                       gate.queued_bytes(), gate.queued_messages())}});
     return token;
   }
   carry(session, to.handle(), std::move(a));
@@ -70,38 +74,48 @@ bool actor_core::start_tell(const ref_base& to, message_out& m, lane l) {
 
 void actor_core::note_undelivered(caf::actor_id session, uint64_t count) {
   auto& n = undelivered_[session];
-  if (n == 0) put(self_ptr(), nullptr, actors::undelivered_note{session, 0});
+  if (n == 0)
+    put(self_ptr(), nullptr, actors::undelivered_note{session, 0});
   n += count;
 }
 
 void actor_core::on_undelivered(const actors::undelivered_note& n) {
   auto i = undelivered_.find(n.session);
   undelivered u{n.session, n.count + (i == undelivered_.end() ? 0 : i->second)};
-  if (i != undelivered_.end() && n.count == 0) undelivered_.erase(i);
-  else u.count = n.count;
-  if (u.count > 0) self_.on_undelivered(u);
+  if (i != undelivered_.end() && n.count == 0)
+    undelivered_.erase(i);
+  else
+    u.count = n.count;
+  if (u.count > 0)
+    self_.on_undelivered(u);
 }
 
 actor_core::open_call* actor_core::find(uint64_t token) {
   auto slot = (token & 0xffffffff) - 1;
-  if (slot >= calls_.size() || !calls_[slot].open || calls_[slot].generation != token >> 32) return nullptr;
+  if (slot >= calls_.size() || !calls_[slot].open || calls_[slot].generation != token >> 32)
+    return nullptr;
   return &calls_[slot];
 }
 
 void actor_core::expect(uint64_t token, std::unique_ptr<reply_handler> h) {
-  if (auto* c = find(token)) c->handler = std::move(h);
+  if (auto* c = find(token))
+    c->handler = std::move(h);
 }
 
 void actor_core::cancel(uint64_t token) {
   auto* c = find(token);
   auto session = c ? c->session.lock() : nullptr;
-  if (!session) return;
-  if (on_loop_of(*session->raw())) session->raw()->give_up(token, self_ptr());
-  else put(session->handle(), self_ptr(), actors::cancel_call{token});
+  if (!session)
+    return;
+  if (on_loop_of(*session->raw()))
+    session->raw()->give_up(token, self_ptr());
+  else
+    put(session->handle(), self_ptr(), actors::cancel_call{token});
 }
 
 void actor_core::on_reply(actors::reply& r) {
-  if (auto* c = find(r.token)) finish(r.token, *c, r);
+  if (auto* c = find(r.token))
+    finish(r.token, *c, r);
 }
 
 void actor_core::finish(uint64_t token, open_call& c, actors::reply& r) {
@@ -110,11 +124,14 @@ void actor_core::finish(uint64_t token, open_call& c, actors::reply& r) {
   c.open = false;
   c.session.reset();
   free_.push_back(static_cast<uint32_t>((token & 0xffffffff) - 1));
-  if (!handler) return;
-  if (!r.in) return handler->on_failure(r.why);
+  if (!handler)
+    return;
+  if (!r.in)
+    return handler->on_failure(r.why);
   auto& v = r.in.view();
   message_in in{v.words, v.count};
-  if (in.head().type == net::failure_type()) return handler->on_failure(net::read_failure(v));
+  if (in.head().type == net::failure_type())
+    return handler->on_failure(net::read_failure(v));
   if (in.head().type != type)
     return handler->on_failure({errc::wrong_type, outcome::done,
                                 fmt::format("the reply has type {:#x}, not {:#x}", in.head().type, type)});
@@ -140,11 +157,16 @@ void actor_core::stop() {
 
 actor::actor(caf::actor_config& cfg) : pinnable(cfg), core_(std::make_unique<detail::actor_core>(*this)) {
   handle_unmatched([this](content& c) {
-    if (auto* r = content_as<actors::reply>(c)) core_->on_reply(*r);
-    else if (auto* a = content_as<actors::arrived>(c)) handle_arrived(a);
-    else if (auto* o = content_as<actors::outlet_event>(c)) core_->on_outlet_event(*o);
-    else if (auto* s = content_as<actors::stream_event>(c)) handle_stream_event(s);
-    else if (auto* u = content_as<actors::undelivered_note>(c)) core_->on_undelivered(*u);
+    if (auto* r = content_as<actors::reply>(c))
+      core_->on_reply(*r);
+    else if (auto* a = content_as<actors::arrived>(c))
+      handle_arrived(a);
+    else if (auto* o = content_as<actors::outlet_event>(c))
+      core_->on_outlet_event(*o);
+    else if (auto* s = content_as<actors::stream_event>(c))
+      handle_stream_event(s);
+    else if (auto* u = content_as<actors::undelivered_note>(c))
+      core_->on_undelivered(*u);
   });
 }
 
@@ -163,12 +185,15 @@ actor::resume_result actor::resume(caf_context* ctx, size_t max_throughput) {
 void actor::on_exit() { core_->stop(); }
 
 void actor::cancel(uint64_t call) { core_->cancel(call); }
-void actor::expect(uint64_t token, std::unique_ptr<detail::reply_handler> h) { core_->expect(token, std::move(h)); }
+void actor::expect(uint64_t token, std::unique_ptr<detail::reply_handler> h) {
+  core_->expect(token, std::move(h));
+}
 size_t actor::expected_bytes() const { return core_->expected_bytes(); }
 bool actor::handle_arrived(void*) { return false; }
 bool actor::handle_stream_event(void*) { return false; }
 
-uint64_t actor::start_call(const detail::ref_base& to, const call_options& o, detail::message_out& m, uint64_t result_type) {
+uint64_t actor::start_call(const detail::ref_base& to, const call_options& o, detail::message_out& m,
+                           uint64_t result_type) {
   return core_->start_call(to, o, m, result_type);
 }
 bool actor::start_tell(const detail::ref_base& to, detail::message_out& m, weir::lane lane) {

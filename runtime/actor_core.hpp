@@ -1,13 +1,13 @@
 #pragma once
-#include "actors/loop.hpp"
-#include "actors/messages.hpp"
-#include "actors/session.hpp"
+#include <unordered_map>
+#include <vector>
 
 #include <weir/actor.hpp>
 #include <weir/stream.hpp>
 
-#include <unordered_map>
-#include <vector>
+#include "actors/loop.hpp"
+#include "actors/messages.hpp"
+#include "actors/session.hpp"
 
 namespace weir::detail {
 
@@ -45,7 +45,9 @@ private:
     uint32_t generation = 0;
     bool open = false;
   };
-  static uint64_t token_of(uint32_t generation, size_t slot) { return uint64_t{generation} << 32 | (slot + 1); }
+  static uint64_t token_of(uint32_t generation, size_t slot) {
+    return uint64_t{generation} << 32 | (slot + 1);
+  }
   open_call* find(uint64_t token);
   void finish(uint64_t token, open_call& c, actors::reply& r);
   void note_undelivered(caf::actor_id session, uint64_t count);

@@ -20,7 +20,8 @@ capnp::AnyPointer::Builder message_out::body() { return get().envelope.getBody()
 
 struct message_in::parts {
   explicit parts(const net::message_view& v)
-      : reader(kj::arrayPtr(reinterpret_cast<const capnp::word*>(v.words), v.count), net::reader_options(v)) {}
+      : reader(kj::arrayPtr(reinterpret_cast<const capnp::word*>(v.words), v.count), net::reader_options(v)) {
+  }
   capnp::FlatArrayMessageReader reader;
 };
 
@@ -28,7 +29,8 @@ message_in::message_in(const uint64_t* words, uint32_t count) {
   static_assert(sizeof space_ >= sizeof(parts));
   net::message_view v{words, count};
   net::envelope e;
-  if (net::read_envelope(v, e)) head_ = {e.interface, e.type, e.trace, e.method, e.reply_room_bytes};
+  if (net::read_envelope(v, e))
+    head_ = {e.interface, e.type, e.trace, e.method, e.reply_room_bytes};
   new (space_) parts(v);
 }
 

@@ -1,9 +1,9 @@
 #pragma once
+#include <weir/message.hpp>
+
 #include "actors/credit.hpp"
 #include "net/message.hpp"
 #include "net/wire.capnp.h"
-
-#include <weir/message.hpp>
 
 namespace weir::detail {
 

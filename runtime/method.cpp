@@ -15,7 +15,9 @@ public:
     to_ = {interface, method};
     throw recorded{};
   }
-  VoidPromiseAndPipeline call(uint64_t, uint16_t, kj::Own<capnp::CallContextHook>&&) override { throw recorded{}; }
+  VoidPromiseAndPipeline call(uint64_t, uint16_t, kj::Own<capnp::CallContextHook>&&) override {
+    throw recorded{};
+  }
   kj::Maybe<ClientHook&> getResolved() override { return nullptr; }
   kj::Maybe<kj::Promise<kj::Own<ClientHook>>> whenMoreResolved() override { return nullptr; }
   kj::Own<ClientHook> addRef() override { return kj::addRef(*this); }

@@ -1,18 +1,18 @@
+#include <future>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include <weir/config.hpp>
+#include <weir/node.hpp>
+
 #include "actors/credit_manager.hpp"
 #include "actors/dispatcher.hpp"
 #include "actors/endpoint.hpp"
 #include "actors/loop.hpp"
 #include "actors/session.hpp"
-
-#include <weir/config.hpp>
-#include <weir/node.hpp>
-
-#include <fmt/format.h>
-
-#include <future>
-#include <mutex>
-#include <random>
-#include <stdexcept>
 
 namespace weir {
 
@@ -57,13 +57,15 @@ void run_on(actors::loop& l, std::function<void()> f) { l.post(std::move(f)); }
 template <class F>
 auto ask_loop(actors::loop& l, F f) {
   using value = decltype(f());
-  if (l.here()) return f();
+  if (l.here())
+    return f();
   std::promise<value> done;
   run_on(l, [&] { done.set_value(f()); });
   return done.get_future().get();
 }
 
-/// An allowance goes back to the budget of its loop when the service and the last message that it held are gone. Any thread.
+/// An allowance goes back to the budget of its loop when the service and the last message that it held are
+/// gone. Any thread.
 struct allowance_end {
   std::weak_ptr<actors::loop> home;
   std::shared_ptr<std::atomic<uint64_t>> all;
@@ -95,7 +97,8 @@ struct node::state {
   std::vector<std::string> addresses;
   std::vector<net::uri> peers;
   size_t spawned_kept = 64;
-  std::shared_ptr<std::atomic<uint64_t>> held_bytes = std::make_shared<std::atomic<uint64_t>>(); // of all allowances
+  std::shared_ptr<std::atomic<uint64_t>>
+      held_bytes = std::make_shared<std::atomic<uint64_t>>(); // of all allowances
   std::atomic<size_t> next_loop{0};
   bool stopped = false;
 };
@@ -104,7 +107,8 @@ node::node(caf::actor_system& sys, const config& cfg) : node(sys, cfg.options())
 
 node::node(caf::actor_system& sys, node_options o) : state_(std::make_unique<state>(sys, std::move(o))) {
   auto& s = *state_;
-  if (auto ok = validate(s.options); !ok) throw start_error{ok.error()};
+  if (auto ok = validate(s.options); !ok)
+    throw start_error{ok.error()};
   s.env = environment_of(s.options);
   auto share = s.options.budget_bytes / s.options.io_threads;
   auto spin = std::chrono::duration_cast<std::chrono::microseconds>(s.options.spin);
@@ -119,10 +123,12 @@ node::node(caf::actor_system& sys, node_options o) : state_(std::make_unique<sta
   for (auto& l : s.loops) {
     std::vector<caf::actor> others;
     for (auto& other : s.loops)
-      if (other != l) others.push_back(other->credit_handle());
+      if (other != l)
+        others.push_back(other->credit_handle());
     l->credit().set_peers(std::move(others));
   }
-  for (auto& l : s.loops) l->start();
+  for (auto& l : s.loops)
+    l->start();
   for (auto& u : s.options.listen)
     if (auto r = listen(u); !r) {
       stop();
@@ -145,7 +151,8 @@ caf_context* node::next_loop() {
 result<std::string> node::listen(std::string_view text) {
   auto& s = *state_;
   auto u = net::parse_uri(text);
-  if (!u) return u.error();
+  if (!u)
+    return u.error();
   auto& l = *s.loops[0];
   actors::environment_ptr env = s.env;
   auto handle = l.spawn<actors::acceptor>(std::ref(l), env);
@@ -169,42 +176,58 @@ std::vector<std::string> node::addresses() const {
 result<void> node::connect(std::string_view text) {
   auto& s = *state_;
   auto u = net::parse_uri(text);
-  if (!u) return u.error();
+  if (!u)
+    return u.error();
   {
     std::lock_guard guard{s.mutex};
     s.peers.push_back(*u);
   }
   for (auto& l : s.loops)
-    run_on(*l, [loop = l.get(), env = actors::environment_ptr{s.env}, to = *u] { actors::endpoint_to(*loop, env, to).keep(); });
+    run_on(*l, [loop = l.get(), env = actors::environment_ptr{s.env}, to = *u] {
+      actors::endpoint_to(*loop, env, to).keep();
+    });
   return {};
 }
 
-result<void> node::serve_typed(std::string name, uint64_t type, bool stream, const caf::actor& by, const serve_options& o) {
+result<void> node::serve_typed(std::string name, uint64_t type, bool stream, const caf::actor& by,
+                               const serve_options& o) {
   auto& s = *state_;
-  auto bad = [&](std::string why) { return result<void>{errc::bad_option, fmt::format("cannot serve '{}': {}", name, why)}; };
-  if (name.empty() || name.size() > 255) return bad("a name has 1 to 255 bytes");
+  auto bad = [&](std::string why) {
+    return result<void>{errc::bad_option, fmt::format("cannot serve '{}': {}", name, why)};
+  };
+  if (name.empty() || name.size() > 255)
+    return bad("a name has 1 to 255 bytes");
   auto* raw = caf::actor_cast<caf::abstract_actor*>(by);
   if (stream) {
-    if (!dynamic_cast<sink_base*>(raw)) return bad("the actor is no weir::sink of that type");
+    if (!dynamic_cast<sink_base*>(raw))
+      return bad("the actor is no weir::sink of that type");
   } else {
     auto* service = dynamic_cast<service_base*>(raw);
-    if (!service || service->interface() != type) return bad("the actor is no weir::service of that interface");
+    if (!service || service->interface() != type)
+      return bad("the actor is no weir::service of that interface");
     if (!s.loops[0]->here()) // a handler that is missing is an error now, not when it is called
-      if (auto why = service->started().get(); why.code != errc::none) return bad(why.text);
+      if (auto why = service->started().get(); why.code != errc::none)
+        return bad(why.text);
   }
   auto bytes = s.options.held_bytes;
-  auto take = [&] { return s.loops[0]->inbound().take(net::charge::held, bytes) && (*s.held_bytes += bytes, true); };
+  auto take = [&] {
+    return s.loops[0]->inbound().take(net::charge::held, bytes) && (*s.held_bytes += bytes, true);
+  };
   if (!ask_loop(*s.loops[0], take))
-    return {errc::no_budget, fmt::format("cannot serve '{}': the budget has no {} bytes left for what it may hold (held-bytes)", name,
-                                         bytes)};
-  std::shared_ptr<actors::held_allowance> allowance{new actors::held_allowance(bytes, s.options.held_messages),
-                                                    allowance_end{s.loops[0], s.held_bytes}};
+    return {
+        errc::no_budget,
+        fmt::format("cannot serve '{}': the budget has no {} bytes left for what it may hold (held-bytes)",
+                    name, bytes)};
+  std::shared_ptr<actors::held_allowance> allowance{
+      new actors::held_allowance(bytes, s.options.held_messages), allowance_end{s.loops[0], s.held_bytes}};
   auto mailbox = o.mailbox_messages ? o.mailbox_messages : s.options.mailbox_messages;
-  put(s.dispatcher, nullptr, actors::serve_service{std::move(name), type, stream, by, mailbox, std::move(allowance)});
+  put(s.dispatcher, nullptr,
+      actors::serve_service{std::move(name), type, stream, by, mailbox, std::move(allowance)});
   return {};
 }
 
-std::shared_ptr<detail::session_guard> node::find(std::string name, uint64_t type, bool stream, std::string_view at) {
+std::shared_ptr<detail::session_guard> node::find(std::string name, uint64_t type, bool stream,
+                                                  std::string_view at) {
   auto& s = *state_;
   actors::session::target to{std::move(name), type, stream, at.empty(), {}};
   if (at.empty()) {
@@ -212,12 +235,14 @@ std::shared_ptr<detail::session_guard> node::find(std::string name, uint64_t typ
     to.peers = s.peers;
   } else {
     auto u = net::parse_uri(at);
-    if (!u) throw std::invalid_argument{u.error().text};
+    if (!u)
+      throw std::invalid_argument{u.error().text};
     to.peers.push_back(*u);
   }
   auto* home = s.loops[0].get();
   for (auto& l : s.loops)
-    if (l->here()) home = l.get();
+    if (l->here())
+      home = l.get();
   actors::environment_ptr env = s.env;
   auto handle = home->spawn<actors::session>(std::ref(*home), env, std::move(to));
   auto* raw = static_cast<actors::session*>(caf::actor_cast<caf::abstract_actor*>(handle));
@@ -237,7 +262,8 @@ node_stats node::stats() const {
       n.pinned += l->inbound().pinned();
       n.outbound += l->outbound().bytes();
       n.refused += l->inbound().refused();
-      if (l == state_->loops[0]) n.base_line += *state_->held_bytes; // which changes on this loop only
+      if (l == state_->loops[0])
+        n.base_line += *state_->held_bytes; // which changes on this loop only
       return 0;
     });
   return n;
@@ -263,38 +289,48 @@ void node::stop_spawned() {
   {
     std::lock_guard guard{s.mutex};
     for (auto& x : s.spawned)
-      if (auto a = caf::actor_cast<caf::strong_actor_ptr>(x)) left.push_back(std::move(a));
+      if (auto a = caf::actor_cast<caf::strong_actor_ptr>(x))
+        left.push_back(std::move(a));
     s.spawned.clear();
   }
-  for (auto& a : left) send_exit(a, caf::exit_reason::user_shutdown);
+  for (auto& a : left)
+    send_exit(a, caf::exit_reason::user_shutdown);
   auto until = std::chrono::steady_clock::now() + s.options.drain_timeout;
   while (!left.empty() && std::chrono::steady_clock::now() < until) {
-    for (auto& l : s.loops) ask_loop(*l, [] { return 0; });
+    for (auto& l : s.loops)
+      ask_loop(*l, [] { return 0; });
     std::erase_if(left, [](auto& a) { return is_terminated(a); });
   }
 }
 
 void node::stop() {
   auto& s = *state_;
-  if (std::exchange(s.stopped, true)) return;
-  for (auto& a : s.acceptors) put(a, nullptr, actors::close_session{});
+  if (std::exchange(s.stopped, true))
+    return;
+  for (auto& a : s.acceptors)
+    put(a, nullptr, actors::close_session{});
   s.acceptors.clear();
   for (auto& l : s.loops)
     run_on(*l, [loop = l.get()] {
-      for (auto& [link, handle] : loop->links) put(handle, nullptr, actors::close_session{});
+      for (auto& [link, handle] : loop->links)
+        put(handle, nullptr, actors::close_session{});
     });
   auto until = std::chrono::steady_clock::now() + s.options.drain_timeout;
   auto busy = [&] {
     size_t links = 0;
-    for (auto& l : s.loops) links += ask_loop(*l, [&] { return l->links.size(); });
+    for (auto& l : s.loops)
+      links += ask_loop(*l, [&] { return l->links.size(); });
     return links > 0;
   };
-  while (busy() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds{2});
-  for (auto& l : s.loops) ask_loop(*l, [&] { return l->shut_down(), 0; });
+  while (busy() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds{2});
+  for (auto& l : s.loops)
+    ask_loop(*l, [&] { return l->shut_down(), 0; });
   stop_spawned();
   put(s.dispatcher, nullptr, actors::end_session{});
   for (auto& l : s.loops) {
-    for (int i = 0; i < 3; ++i) ask_loop(*l, [] { return 0; }); // what was just told to end has ended
+    for (int i = 0; i < 3; ++i)
+      ask_loop(*l, [] { return 0; }); // what was just told to end has ended
     l->stop();
   }
   s.env->dispatcher = nullptr;

@@ -1,26 +1,30 @@
-#include "actors/link.hpp"
-#include "runtime/actor_core.hpp"
-#include "runtime/message_parts.hpp"
-
-#include <weir/service.hpp>
+#include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 #include <kj/exception.h>
 
-#include <algorithm>
-#include <optional>
+#include <weir/service.hpp>
+
+#include "actors/link.hpp"
+#include "runtime/actor_core.hpp"
+#include "runtime/message_parts.hpp"
 
 namespace weir {
 namespace detail {
 
-/// Where the answers of one batch go: straight to their sessions when those are on the service's loop, else by mail to who brought it.
+/// Where the answers of one batch go: straight to their sessions when those are on the service's loop, else
+/// by mail to who brought it.
 class answer_sink {
 public:
   answer_sink(actors::loop* home, caf::strong_actor_ptr from) : home_(home), from_(std::move(from)) {}
   void send(actors::answers a) const {
-    if (a.items.empty()) return;
-    if (home_->here()) actors::link::answer_all(a);
-    else put(from_, nullptr, std::move(a));
+    if (a.items.empty())
+      return;
+    if (home_->here())
+      actors::link::answer_all(a);
+    else
+      put(from_, nullptr, std::move(a));
   }
 
 private:
@@ -29,16 +33,20 @@ private:
 };
 
 struct call_context::parts {
-  parts(actors::delivery d, answer_sink s, actors::account* a, uint32_t id, net::time_point until, uint16_t method)
+  parts(actors::delivery d, answer_sink s, actors::account* a, uint32_t id, net::time_point until,
+        uint16_t method)
       : message(std::move(d)), sink(std::move(s)), from(a), call(id), deadline(until) {
     head.method = method;
     from->hold();
   }
   ~parts() {
-    if (from) answer({}, {errc::handler_failed, outcome::unknown, "the service dropped the request without an answer"});
+    if (from)
+      answer({},
+             {errc::handler_failed, outcome::unknown, "the service dropped the request without an answer"});
   }
   void answer(net::outgoing m, failure why) {
-    if (!from) return; // answered before
+    if (!from)
+      return; // answered before
     actors::answers a;
     a.items.push_back({std::exchange(from, nullptr), call, std::move(m), std::move(why)});
     sink.send(std::move(a));
@@ -66,7 +74,8 @@ void call_context::fail(failure why) { parts_->answer({}, std::move(why)); }
 bool call_context::answered() const { return parts_->from == nullptr; }
 std::chrono::milliseconds call_context::time_left() const {
   using std::chrono::milliseconds;
-  if (parts_->deadline == net::time_point::max()) return milliseconds::max();
+  if (parts_->deadline == net::time_point::max())
+    return milliseconds::max();
   return std::chrono::duration_cast<milliseconds>(parts_->deadline - std::chrono::steady_clock::now());
 }
 
@@ -77,10 +86,12 @@ public:
   failure start(const handlers& list, const std::vector<std::string>& names) {
     by_method_.resize(names.size());
     for (auto& h : list.list())
-      if (h.method.method < by_method_.size()) by_method_[h.method.method] = h;
+      if (h.method.method < by_method_.size())
+        by_method_[h.method.method] = h;
     for (size_t i = 0; i < names.size(); ++i)
       if (!by_method_[i].run)
-        return {errc::bad_option, outcome::not_executed, fmt::format("the service has no handler for method '{}'", names[i])};
+        return {errc::bad_option, outcome::not_executed,
+                fmt::format("the service has no handler for method '{}'", names[i])};
     return {};
   }
   void run(actors::arrived& m);
@@ -107,9 +118,11 @@ public:
   }
   std::unique_ptr<call_context> keep() override {
     auto& a = arrived_.batch[item_];
-    if (!arrived_.allowance) return nullptr;
+    if (!arrived_.allowance)
+      return nullptr;
     auto d = arrived_.batch.hold(item_, arrived_.allowance);
-    if (!d) return nullptr;
+    if (!d)
+      return nullptr;
     kept = true;
     return std::make_unique<call_context>(std::make_unique<call_context::parts>(
         std::move(d), sink_, arrived_.batch.from(item_), a.call, a.deadline, in_.head().method));
@@ -127,14 +140,19 @@ private:
 };
 
 /// One request. What it returns is the answer when it is a failure; else `answer`, when `answered`.
-failure service_core::handle(actors::arrived& m, size_t i, const answer_sink& to, net::outgoing& answer, bool& answered) {
+failure service_core::handle(actors::arrived& m, size_t i, const answer_sink& to, net::outgoing& answer,
+                             bool& answered) {
   auto& item = m.batch[i];
   message_in in{item.message.words, item.message.count};
   auto& head = in.head();
-  auto refuse = [](errc code, std::string text) { return failure{code, outcome::not_executed, std::move(text)}; };
-  if (item.deadline <= self_.core().now()) return refuse(errc::deadline_exceeded, "expired before it was run");
+  auto refuse = [](errc code, std::string text) {
+    return failure{code, outcome::not_executed, std::move(text)};
+  };
+  if (item.deadline <= self_.core().now())
+    return refuse(errc::deadline_exceeded, "expired before it was run");
   if (head.interface != self_.interface())
-    return refuse(errc::wrong_interface, fmt::format("a call of interface {:#x} to a service of {:#x}", head.interface, self_.interface()));
+    return refuse(errc::wrong_interface, fmt::format("a call of interface {:#x} to a service of {:#x}",
+                                                     head.interface, self_.interface()));
   if (head.method >= by_method_.size())
     return refuse(errc::no_such_method, fmt::format("method {} of {}", head.method, by_method_.size()));
   auto& h = by_method_[head.method];
@@ -154,8 +172,10 @@ failure service_core::handle(actors::arrived& m, size_t i, const answer_sink& to
     answer = finish_message(*frame.out, expected_bytes_);
     answered = true;
   } else if (!frame.kept) {
-    return refuse(errc::overloaded, fmt::format("the service holds {} messages with {} bytes already (held-messages, held-bytes)",
-                                                m.allowance ? m.allowance->messages() : 0, m.allowance ? m.allowance->bytes() : 0));
+    return refuse(
+        errc::overloaded,
+        fmt::format("the service holds {} messages with {} bytes already (held-messages, held-bytes)",
+                    m.allowance ? m.allowance->messages() : 0, m.allowance ? m.allowance->bytes() : 0));
   }
   return {};
 }
@@ -179,13 +199,15 @@ void service_core::run(actors::arrived& m) {
 
 } // namespace detail
 
-service_base::service_base(caf::actor_config& cfg) : actor(cfg), service_(std::make_unique<detail::service_core>(*this)) {}
+service_base::service_base(caf::actor_config& cfg)
+    : actor(cfg), service_(std::make_unique<detail::service_core>(*this)) {}
 service_base::~service_base() = default;
 
 caf::behavior service_base::make_behavior() {
   auto why = service_->start(make_handlers(), method_names());
   start_.set_value(why);
-  if (why.code != errc::none) quit(caf::exit_reason::user_shutdown);
+  if (why.code != errc::none)
+    quit(caf::exit_reason::user_shutdown);
   return {[this](actors::arrived& m) { service_->run(m); }, [this](actors::reply& r) { core().on_reply(r); }};
 }
 

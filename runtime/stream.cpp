@@ -1,9 +1,9 @@
-#include "runtime/actor_core.hpp"
-#include "runtime/message_parts.hpp"
+#include <kj/exception.h>
 
 #include <weir/stream.hpp>
 
-#include <kj/exception.h>
+#include "runtime/actor_core.hpp"
+#include "runtime/message_parts.hpp"
 
 namespace weir {
 namespace detail {
@@ -29,7 +29,8 @@ struct outlet_core::parts {
 
   void flush() {
     dirty = false;
-    if (!run) return;
+    if (!run)
+      return;
     actors::ask a;
     a.message = std::exchange(run, {});
     a.in_lane = in_lane;
@@ -38,9 +39,11 @@ struct outlet_core::parts {
   }
   uint64_t waiting_bytes() const { return run ? run.cost() : 0; }
   bool may_send() const {
-    if (gate->session_id() == 0) return false;
+    if (gate->session_id() == 0)
+      return false;
     auto limit = gate->limit();
-    return sent.bytes < limit.bytes && sent.messages < limit.messages && gate->has_room_beside(waiting_bytes(), run ? run.count : 0);
+    return sent.bytes < limit.bytes && sent.messages < limit.messages &&
+           gate->has_room_beside(waiting_bytes(), run ? run.count : 0);
   }
 };
 
@@ -56,7 +59,8 @@ outlet_core::outlet_core(actor& self, const ref_base& to, lane l) {
   parts_->in_lane = static_cast<net::lane>(l);
   parts_->id = self.core().add_outlet(*this);
   parts_->gate->want_credit(); // told when it is open
-  put(parts_->handle, self.core().self_ptr(), actors::outlet_event{actors::outlet_event::type::credit, parts_->id, 0, {}});
+  put(parts_->handle, self.core().self_ptr(),
+      actors::outlet_event{actors::outlet_event::type::credit, parts_->id, 0, {}});
 }
 
 outlet_core::~outlet_core() {
@@ -66,8 +70,10 @@ outlet_core::~outlet_core() {
 
 bool outlet_core::may_build() {
   auto& p = *parts_;
-  if (p.closed || p.gate->over()) return false;
-  if (p.may_send()) return true;
+  if (p.closed || p.gate->over())
+    return false;
+  if (p.may_send())
+    return true;
   p.flush(); // or the credit that it waits for would never come
   p.gate->want_credit();
   return p.may_send(); // it may have come in between
@@ -83,12 +89,14 @@ void outlet_core::push(message_out& m) {
   h.flags = static_cast<uint8_t>(p.in_lane);
   net::store_header(next.at, h);
   p.sent = p.sent.plus(next.cost(), 1);
-  if (!p.run) p.run = std::move(next);
+  if (!p.run)
+    p.run = std::move(next);
   else if (!p.run.extend(next)) {
     p.flush();
     p.run = std::move(next);
   }
-  if (p.run.body_bytes >= run_bytes) p.flush();
+  if (p.run.body_bytes >= run_bytes)
+    p.flush();
   if (!p.dirty && p.run) {
     p.dirty = true;
     p.self.core().mark_dirty(p.id);
@@ -97,36 +105,42 @@ void outlet_core::push(message_out& m) {
 
 void outlet_core::close() {
   auto& p = *parts_;
-  if (std::exchange(p.closed, true)) return;
+  if (std::exchange(p.closed, true))
+    return;
   p.flush();
   put(p.handle, p.self.core().self_ptr(), actors::close_session{});
 }
 
 void actor_core::flush() {
   for (size_t i = 0; i < dirty_.size(); ++i)
-    if (auto o = outlets_.find(dirty_[i]); o != outlets_.end()) o->second->get().flush();
+    if (auto o = outlets_.find(dirty_[i]); o != outlets_.end())
+      o->second->get().flush();
   dirty_.clear();
 }
 
 void actor_core::on_outlet_event(const actors::outlet_event& e) {
   auto i = outlets_.find(e.outlet);
-  if (i == outlets_.end()) return;
+  if (i == outlets_.end())
+    return;
   auto& o = *i->second;
   using type = actors::outlet_event::type;
   switch (e.what) {
-    case type::credit: {
-      auto f = std::move(o.on_credit); // it may destroy the outlet
-      if (f) f();
-      if (auto still = outlets_.find(e.outlet); still != outlets_.end() && !still->second->on_credit)
-        still->second->on_credit = std::move(f);
-      return;
-    }
-    case type::closed:
-      if (auto f = std::move(o.on_closed)) f(e.consumed);
-      return;
-    case type::failed:
-      if (auto f = std::move(o.on_failed)) f(e.why);
-      return;
+  case type::credit: {
+    auto f = std::move(o.on_credit); // it may destroy the outlet
+    if (f)
+      f();
+    if (auto still = outlets_.find(e.outlet); still != outlets_.end() && !still->second->on_credit)
+      still->second->on_credit = std::move(f);
+    return;
+  }
+  case type::closed:
+    if (auto f = std::move(o.on_closed))
+      f(e.consumed);
+    return;
+  case type::failed:
+    if (auto f = std::move(o.on_failed))
+      f(e.why);
+    return;
   }
 }
 
@@ -137,7 +151,8 @@ kept_message inlet_core::hold() {
 }
 
 kept_message inlet_core::lease() {
-  return kept_message{std::make_unique<kept_message::parts>(static_cast<actors::arrivals*>(batch)->lease(item))};
+  return kept_message{
+      std::make_unique<kept_message::parts>(static_cast<actors::arrivals*>(batch)->lease(item))};
 }
 
 } // namespace detail
@@ -149,7 +164,8 @@ struct sink_base::parts {
   };
   std::unordered_map<uint64_t, stream> streams;
   ~parts() {
-    for (auto& [id, s] : streams) s.from->drop();
+    for (auto& [id, s] : streams)
+      s.from->drop();
   }
 };
 
@@ -167,7 +183,8 @@ bool sink_base::handle_stream_event(void* event) {
     return true;
   }
   auto i = parts_->streams.find(e.stream);
-  if (i == parts_->streams.end()) return true;
+  if (i == parts_->streams.end())
+    return true;
   if (e.what == what::finished) {
     finished(i->second.core);
     return true;
@@ -196,8 +213,10 @@ bool sink_base::handle_arrived(void* arrived) {
       auto& v = m.batch[i].message;
       detail::message_in in{v.words, v.count};
       try {
-        if (in.head().type == type()) message(c, in.body());
-      } catch (const kj::Exception&) { // foreign bytes that are not what they say: counted as consumed, the stream goes on
+        if (in.head().type == type())
+          message(c, in.body());
+      } catch (const kj::Exception&) { // foreign bytes that are not what they say: counted as consumed, the
+                                       // stream goes on
       }
       c.batch = nullptr;
     }

@@ -35,7 +35,8 @@ uint64_t check_of(uint64_t sequence, capnp::Data::Reader data) {
 
 void fill_blob(Blob::Builder to, uint64_t sequence, std::span<const std::byte> pattern, size_t bytes) {
   auto data = to.initData(static_cast<unsigned>(bytes));
-  std::memcpy(data.begin(), pattern.data(), bytes);
+  if (bytes > 0)
+    std::memcpy(data.begin(), pattern.data(), bytes);
   to.setSequence(sequence);
   to.setCheck(check_of(sequence, data));
 }

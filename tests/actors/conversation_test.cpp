@@ -1,10 +1,10 @@
 // Conversations between real actors on virtual time: calls, streams and how they end.
-#include "tests/support/shop.hpp"
-#include "tests/support/virtual_nodes.hpp"
+#include <numeric>
 
 #include <gmock/gmock.h>
 
-#include <numeric>
+#include "tests/support/shop.hpp"
+#include "tests/support/virtual_nodes.hpp"
 
 namespace weir::test {
 
@@ -13,13 +13,16 @@ using namespace std::chrono_literals;
 class Conversation : public virtual_nodes {
 protected:
   caf::actor customer_at(node_under_test& n) { return spawn<customer>(n); }
-  static customer& raw(const caf::actor& a) { return *static_cast<customer*>(caf::actor_cast<caf::abstract_actor*>(a)); }
+  static customer& raw(const caf::actor& a) {
+    return *static_cast<customer*>(caf::actor_cast<caf::abstract_actor*>(a));
+  }
   void tell(const caf::actor& who, std::function<void(customer&)> f) {
     put(who, nullptr, job{std::move(f)});
     run();
   }
   /// Starts a call; `e` says how it ended.
-  void call_add(const caf::actor& who, const ref<Shop>& to, int64_t a, int64_t b, ending& e, call_options o = {}) {
+  void call_add(const caf::actor& who, const ref<Shop>& to, int64_t a, int64_t b, ending& e,
+                call_options o = {}) {
     tell(who, [&, o](customer& c) {
       c.call<add>(to, o, [&](add::args x) {
          x.setA(a);
@@ -30,13 +33,15 @@ protected:
   void call_later(const caf::actor& who, const ref<Shop>& to, size_t bytes, ending& e, call_options o = {}) {
     tell(who, [&, o, bytes](customer& c) {
       c.call<later>(to, o, [&](later::args x) { x.initData(static_cast<unsigned>(bytes)); })
-          .then([&e](later::result r) { e.value = static_cast<int64_t>(r.getSize()); }, [&e](const failure& f) { e.why = f; });
+          .then([&e](later::result r) { e.value = static_cast<int64_t>(r.getSize()); },
+                [&e](const failure& f) { e.why = f; });
     });
   }
   void call_give(const caf::actor& who, const ref<Shop>& to, uint64_t size, ending& e) {
     tell(who, [&, size](customer& c) {
       c.call<give>(to, [&](give::args x) { x.setSize(size); })
-          .then([&e](give::result r) { e.value = static_cast<int64_t>(r.getData().size()); }, [&e](const failure& f) { e.why = f; });
+          .then([&e](give::result r) { e.value = static_cast<int64_t>(r.getData().size()); },
+                [&e](const failure& f) { e.why = f; });
     });
   }
   void answer_first(uint64_t size) {
@@ -101,7 +106,8 @@ TEST_F(Conversation, AWrongInterfaceIsRefusedAtOpen) {
   auto to = lookup<Other>("shop");
   tell(who, [&](customer& c) {
     using nothing = weir::method<&Other::Client::nothingRequest>;
-    c.call<nothing>(to, [](nothing::args) {}).then([](nothing::result) {}, [&](const failure& f) { e.why = f; });
+    c.call<nothing>(to, [](nothing::args) {
+     }).then([](nothing::result) {}, [&](const failure& f) { e.why = f; });
   });
   expect_failed(e, errc::wrong_interface, outcome::not_executed);
 }
@@ -162,7 +168,8 @@ TEST_F(Conversation, ACancelledCallEndsAtOnceAndItsAnswerIsDropped) {
     ending e;
     uint64_t id = 0;
     tell(who, [&](customer& c) {
-      id = c.call<later>(to, [](later::args) {}).then([](later::result) {}, [&](const failure& f) { e.why = f; });
+      id = c.call<later>(to, [](later::args) {
+            }).then([](later::result) {}, [&](const failure& f) { e.why = f; });
     });
     tell(who, [&](customer& c) { c.cancel(id); });
     expect_failed(e, errc::cancelled, outcome::unknown);
@@ -178,11 +185,15 @@ TEST_F(Conversation, HeldRequestsLeaveTheRationAndBeyondTheAllowanceThereIsOverl
   {
     auto to = lookup<Shop>("shop");
     std::vector<ending> ends(15);
-    for (auto& e : ends) call_later(who, to, 100, e);
+    for (auto& e : ends)
+      call_later(who, to, 100, e);
     EXPECT_EQ(state.kept.size(), 10u); // more than the ration, so holding does not starve the session
-    for (size_t i = 10; i < 15; ++i) expect_failed(ends[i], errc::overloaded, outcome::not_executed);
-    while (!state.kept.empty()) answer_first(7);
-    for (size_t i = 0; i < 10; ++i) EXPECT_EQ(ends[i].value, 7);
+    for (size_t i = 10; i < 15; ++i)
+      expect_failed(ends[i], errc::overloaded, outcome::not_executed);
+    while (!state.kept.empty())
+      answer_first(7);
+    for (size_t i = 0; i < 10; ++i)
+      EXPECT_EQ(ends[i].value, 7);
   }
   expect_base_line();
   EXPECT_EQ(server().allowances[0]->bytes(), 0u);
@@ -193,7 +204,8 @@ TEST_F(Conversation, AReplyLargerThanItsRoomIsFundedAndArrives) {
   auto who = customer_at(client());
   {
     auto to = lookup<Shop>("shop");
-    for (uint64_t size : {uint64_t{0}, uint64_t{4000}, uint64_t{5000}, uint64_t{100} << 10, uint64_t{2} << 20}) {
+    for (uint64_t size :
+         {uint64_t{0}, uint64_t{4000}, uint64_t{5000}, uint64_t{100} << 10, uint64_t{2} << 20}) {
       ending e;
       call_give(who, to, size, e);
       advance(10ms);
@@ -300,7 +312,8 @@ TEST_F(Conversation, TheMailboxOfAServiceIsDealtOutAndThenOpensAreRefused) {
     refs.push_back(lookup<Shop>("shop"));
     call_add(who, refs.back(), 1, 1, e);
   }
-  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(ends[i].value, 2);
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(ends[i].value, 2);
   expect_failed(ends[3], errc::overloaded, outcome::not_executed);
   refs.clear();
   advance(50ms);
@@ -323,8 +336,10 @@ TEST_F(Conversation, ANodeWithoutBudgetRefusesAnOpenAndSaysWhy) { // C6, the par
       refs.push_back(lookup<Shop>("shop"));
       call_add(who, refs.back(), 1, 1, e);
     }
-    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(ends[i].value, 2);
-    for (size_t i = 3; i < 5; ++i) expect_failed(ends[i], errc::no_budget, outcome::not_executed);
+    for (size_t i = 0; i < 3; ++i)
+      EXPECT_EQ(ends[i].value, 2);
+    for (size_t i = 3; i < 5; ++i)
+      expect_failed(ends[i], errc::no_budget, outcome::not_executed);
     refs.clear();
     advance(50ms);
     ending e;
@@ -345,7 +360,8 @@ protected:
     return *raw(who).outlets.back();
   }
   /// Offers until it is refused or `count` are in.
-  uint64_t offer(const caf::actor& who, weir::outlet<Item>& out, uint64_t from, uint64_t count, size_t bytes) {
+  uint64_t offer(const caf::actor& who, weir::outlet<Item>& out, uint64_t from, uint64_t count,
+                 size_t bytes) {
     uint64_t n = 0;
     tell(who, [&](customer&) {
       while (n < count && out.offer([&](Item::Builder b) {
@@ -366,7 +382,8 @@ TEST_P(Stream, EverythingOfferedArrivesInOrderAndTheEndIsConfirmed) {
     auto to = sink();
     auto& out = open(who, to);
     uint64_t next = 0;
-    for (int i = 0; i < 1000 && next < 5000; ++i) next += offer(who, out, next, 5000 - next, 100);
+    for (int i = 0; i < 1000 && next < 5000; ++i)
+      next += offer(who, out, next, 5000 - next, 100);
     EXPECT_EQ(next, 5000u);
     tell(who, [&](customer&) { out.close().then([&](uint64_t n) { consumed = n; }, [](const failure&) {}); });
     advance(20ms);
@@ -394,7 +411,8 @@ TEST_P(Stream, AProducerIsToldWhenItMayOfferAgain) {
   tell(who, [&](customer&) {
     auto pump = [&] {
       ++credits;
-      while (next < 1000 && out.offer([&](Item::Builder b) { b.setNumber(next); })) ++next;
+      while (next < 1000 && out.offer([&](Item::Builder b) { b.setNumber(next); }))
+        ++next;
     };
     out.on_credit(pump);
     pump();
@@ -446,7 +464,27 @@ TEST_P(Stream, AMessageLargerThanTheRationPasses) {
   expect_base_line();
 }
 
-INSTANTIATE_TEST_SUITE_P(Everywhere, Stream, ::testing::Bool(), [](auto& i) { return i.param ? "Local" : "Remote"; });
+TEST_P(Stream, AMessageThatCannotBeFundedEndsTheStreamWithTheReason) {
+  budget_bytes = 9 << 20; // half of the reserve is less than the message, and so is what is free beside it
+  serve<Item>(server(), "shelf", spawn<shelf>(server(), &goods));
+  auto who = customer_at(producer_node());
+  std::optional<failure> lost;
+  {
+    auto to = sink();
+    auto& out = open(who, to);
+    tell(who, [&](customer&) { out.on_failure([&](const failure& f) { lost = f; }); });
+    EXPECT_EQ(offer(who, out, 0, 1, 6 << 20), 1u);
+    advance(3s);
+    ASSERT_TRUE(lost.has_value());
+    EXPECT_EQ(lost->code, errc::no_budget) << to_string(*lost);
+    EXPECT_EQ(offer(who, out, 1, 1, 10), 0u);
+    tell(who, [](customer& c) { c.outlets.clear(); });
+  }
+  expect_base_line();
+}
+
+INSTANTIATE_TEST_SUITE_P(Everywhere, Stream, ::testing::Bool(),
+                         [](auto& i) { return i.param ? "Local" : "Remote"; });
 
 TEST_F(Conversation, AStalledPeerStopsTheProducerAtTheRationAndNobodyElse) { // C14, R7
   ration = {64 << 10, 512, 4};
@@ -463,7 +501,8 @@ TEST_F(Conversation, AStalledPeerStopsTheProducerAtTheRationAndNobodyElse) { // 
   pipe().set_stalled(pipe().ab, true); // nothing reaches the server
   uint64_t n = 0;
   tell(who, [&](customer&) {
-    while (n < 100000 && out.offer([&](Item::Builder b) { b.initData(1000); })) ++n;
+    while (n < 100000 && out.offer([&](Item::Builder b) { b.initData(1000); }))
+      ++n;
   });
   EXPECT_LT(n, 70u);
   EXPECT_GT(n, 50u);
@@ -484,7 +523,8 @@ TEST_F(Conversation, OneWayMessagesBeyondTheSendBufferAreCountedAndToldOnce) {
   auto to = lookup<Shop>("shop");
   uint64_t queued = 0;
   tell(who, [&](customer& c) {
-    for (int i = 0; i < 1000; ++i) queued += c.tell<add>(to, [](add::args) {}) ? 1 : 0;
+    for (int i = 0; i < 1000; ++i)
+      queued += c.tell<add>(to, [](add::args) {}) ? 1 : 0;
   });
   EXPECT_EQ(queued, 100u);
   EXPECT_THAT(raw(who).undelivered_seen, ::testing::ElementsAre(900u));
@@ -505,7 +545,8 @@ TEST_F(Conversation, CallsBeyondTheLimitAreRefusedNotQueued) {
   }
   EXPECT_EQ(state.kept.size(), 8u);
   expect_failed(ends[9], errc::too_many_calls, outcome::not_executed);
-  while (!state.kept.empty()) answer_first(1);
+  while (!state.kept.empty())
+    answer_first(1);
 }
 
 } // namespace weir::test

@@ -269,6 +269,29 @@ TEST(MuxLife, AnAbortThatCrossesACloseFreesItsPlace) {
   p.expect_base_line();
 }
 
+TEST(MuxLife, AnAbortAfterBothClosesStillSaysTheLastWord) {
+  mux_pair p;
+  p.server.consumes = false;
+  p.connect();
+  auto& s = p.client.open("sink", true);
+  p.client.post(s, "x");
+  p.exchange();
+  auto& there = *p.server.last(type::item)->on;
+  p.server.link.close(there);
+  p.write(p.server, p.to_client); // its `close` is on its way
+  p.client.link.close(s);
+  p.write(p.client, p.to_server); // and ours
+  p.to_client.deliver(p.client, SIZE_MAX, p.now);
+  p.write(p.client, p.to_server); // `closed`, to the first
+  p.server.link.abort(there, errc::service_down, {});
+  p.to_server.deliver(p.server, SIZE_MAX, p.now); // before the abort could be written
+  p.exchange();
+  EXPECT_EQ(p.client.count(type::ended), 1u);
+  EXPECT_EQ(p.client.link.session_count(), 0u);
+  p.server.consume_all();
+  p.expect_base_line();
+}
+
 TEST(MuxLife, WaitingForCreditEndsWithClose) {
   mux_pair p;
   p.server.consumes = false;

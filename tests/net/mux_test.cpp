@@ -367,6 +367,21 @@ TEST(Mux, ARefusedPostIsFollowedByCredit) {
   p.client.post(s, bytes(5000));
 }
 
+TEST(Mux, WhatIsQueuedDoesNotWaitForWhatIsOnlyWanted) {
+  mux_pair p;
+  p.server.consumes = false;
+  p.connect();
+  auto& s = p.client.open("sink", true);
+  for (int i = 0; i < 15; ++i)
+    p.client.post(s, bytes(4000));
+  p.exchange();
+  EXPECT_FALSE(p.client.link.want_credit(s, 50'000));
+  p.exchange();
+  p.client.post(s, "small", lane::bulk);
+  p.exchange();
+  EXPECT_EQ(p.server.last(type::item)->body, "small");
+}
+
 TEST(Mux, WantedCreditIsAskedForAndTold) {
   mux_pair p;
   p.server.consumes = false;

@@ -112,7 +112,7 @@ public:
 
 private:
   static std::unique_ptr<caf::actor_system_config> make_config() {
-    init_caf_types<>();
+    init_types<caf::id_block::weir_process_test>();
     auto c = std::make_unique<caf::actor_system_config>();
     c->set(caf_key("scheduler.max-threads"), 2);
     set_caf_policy(*c, "sharing");

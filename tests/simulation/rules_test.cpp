@@ -273,6 +273,43 @@ TEST(Rule5, WhatArrivesNeverExceedsTheBudgetHoweverMuchIsSent) {
   w.finish();
 }
 
+TEST(Rule5, AMessageBeyondAllThatIsFreeIsFundedByTheReserve) {
+  auto p = quiet_plan();
+  p.nodes[1].inbound = {2 * 200 * kib + 32 * kib, 2 * 200 * kib};
+  world w{p};
+  w.connect();
+  auto &s = w.open(0, true), &other = w.open(0, true);
+  w.flow();
+  EXPECT_FALSE(other.ended);
+  EXPECT_EQ(w.at(1).inbound.free_bytes(), 0u);
+  for (int i = 0; i < 3; ++i) {
+    w.post(s, 150 * kib);
+    w.flow();
+  }
+  EXPECT_EQ(s.other().received, 3u);
+  EXPECT_EQ(w.now, time_point{std::chrono::hours{1}}) << "nobody had to wait";
+  w.finish();
+}
+
+TEST(Rule5, AnIdleSessionThatIsAskedGivesBackWhatItDidNotUse) {
+  auto p = quiet_plan();
+  p.nodes[1].ration = {512 * kib, 512, 4};
+  world w{p};
+  w.connect();
+  auto& s = w.open(0, true);
+  w.post(s, 1000);
+  w.flow();
+  auto& in = w.at(1).inbound;
+  EXPECT_GE(in.charged(charge::session), 512u * kib);
+  w.doing(*w.ports[1], [&] { w.link(1).reclaim(*s.other().with); });
+  w.flow();
+  EXPECT_LE(in.charged(charge::session), 16u * kib);
+  s.offers_left = 100, s.offer_bytes = 3000;
+  w.flow();
+  EXPECT_EQ(s.other().received, 101u) << "and goes on with less";
+  w.finish();
+}
+
 // ---- R6: held messages leave the session's charge
 
 TEST(Rule6, HeldRequestsDoNotStarveTheirSession) {

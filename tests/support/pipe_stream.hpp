@@ -1,13 +1,13 @@
 #pragma once
 // A connection in memory between two virtual loops of one test.
-#include "actors/loop.hpp"
-#include "net/stream.hpp"
-
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include "actors/loop.hpp"
+#include "net/stream.hpp"
 
 namespace weir::test {
 
@@ -26,11 +26,13 @@ struct pipe_state {
   uint64_t steps = 0;
 
   static void wake(std::function<void()>& f, actors::loop* on) {
-    if (auto g = std::exchange(f, nullptr)) on->post(std::move(g));
+    if (auto g = std::exchange(f, nullptr))
+      on->post(std::move(g));
   }
   void set_stalled(direction& d, bool on) {
     d.stalled = on;
-    if (!on && (!d.bytes.empty() || d.closed)) wake(d.reader, d.reads);
+    if (!on && (!d.bytes.empty() || d.closed))
+      wake(d.reader, d.reads);
   }
   void cut() {
     for (auto* d : {&ab, &ba}) {
@@ -49,8 +51,10 @@ public:
 
   net::io_count read(std::byte* to, size_t n) override {
     ++state_->steps;
-    if (in_.stalled) return {net::io_count::state::would_block, 0, {}};
-    if (in_.bytes.empty()) return {in_.closed ? net::io_count::state::end : net::io_count::state::would_block, 0, {}};
+    if (in_.stalled)
+      return {net::io_count::state::would_block, 0, {}};
+    if (in_.bytes.empty())
+      return {in_.closed ? net::io_count::state::end : net::io_count::state::would_block, 0, {}};
     n = std::min(n, in_.bytes.size());
     std::memcpy(to, in_.bytes.data(), n);
     in_.bytes.erase(in_.bytes.begin(), in_.bytes.begin() + static_cast<std::ptrdiff_t>(n));
@@ -59,34 +63,44 @@ public:
   }
   net::io_count write(const iovec* from, int count) override {
     ++state_->steps;
-    if (out_.closed) return {net::io_count::state::failed, 0, "the pipe is closed"};
+    if (out_.closed)
+      return {net::io_count::state::failed, 0, "the pipe is closed"};
     size_t done = 0;
     for (int i = 0; i < count; ++i) {
       auto n = std::min(from[i].iov_len, out_.capacity - out_.bytes.size());
       auto* at = static_cast<const std::byte*>(from[i].iov_base);
       out_.bytes.insert(out_.bytes.end(), at, at + n);
       done += n;
-      if (n < from[i].iov_len) break;
+      if (n < from[i].iov_len)
+        break;
     }
-    if (done == 0) return {net::io_count::state::would_block, 0, {}};
-    if (!out_.stalled) pipe_state::wake(out_.reader, out_.reads);
+    if (done == 0)
+      return {net::io_count::state::would_block, 0, {}};
+    if (!out_.stalled)
+      pipe_state::wake(out_.reader, out_.reads);
     return {net::io_count::state::ok, done, {}};
   }
   void when_readable(std::function<void()> f) override {
-    if (!in_.stalled && (!in_.bytes.empty() || in_.closed)) in_.reads->post(std::move(f));
-    else in_.reader = std::move(f);
+    if (!in_.stalled && (!in_.bytes.empty() || in_.closed))
+      in_.reads->post(std::move(f));
+    else
+      in_.reader = std::move(f);
   }
   void when_writable(std::function<void()> f) override {
-    if (out_.closed || out_.bytes.size() < out_.capacity) out_.writes->post(std::move(f));
-    else out_.writer = std::move(f);
+    if (out_.closed || out_.bytes.size() < out_.capacity)
+      out_.writes->post(std::move(f));
+    else
+      out_.writer = std::move(f);
   }
   void close() override {
     in_.reader = nullptr;
     out_.writer = nullptr;
     in_.closed = true;
     out_.closed = true;
-    if (out_.reads) pipe_state::wake(out_.reader, out_.reads);
-    if (in_.writes) pipe_state::wake(in_.writer, in_.writes);
+    if (out_.reads)
+      pipe_state::wake(out_.reader, out_.reads);
+    if (in_.writes)
+      pipe_state::wake(in_.writer, in_.writes);
   }
   std::string describe() const override { return "pipe"; }
 

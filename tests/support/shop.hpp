@@ -1,15 +1,15 @@
 #pragma once
 // Services and callers for tests of actors.
-#include "tests/support/shop.capnp.h"
-
-#include <weir/node.hpp>
-
 #include <deque>
 #include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include <weir/node.hpp>
+
+#include "tests/support/shop.capnp.h"
 
 namespace weir::test {
 
@@ -63,9 +63,12 @@ public:
   void on_open(weir::inlet<Item>) override { ++state_->opened; }
   void on_message(weir::inlet<Item> from, Item::Reader item) override {
     state_->numbers.push_back(item.getNumber());
-    if (!state_->hold) return;
-    if (auto kept = from.hold()) state_->held.push_back(std::move(kept));
-    else ++state_->refused;
+    if (!state_->hold)
+      return;
+    if (auto kept = from.hold())
+      state_->held.push_back(std::move(kept));
+    else
+      ++state_->refused;
   }
   void on_finished(weir::inlet<Item>) override { ++state_->finished; }
   void on_ended(weir::inlet<Item>, const failure& why) override { state_->ended.push_back(why); }
@@ -102,6 +105,6 @@ struct ending {
 } // namespace weir::test
 
 CAF_BEGIN_TYPE_ID_BLOCK(weir_test, caf::first_custom_type_id)
-  CAF_ADD_TYPE_ID(weir_test, (weir::test::job))
+CAF_ADD_TYPE_ID(weir_test, (weir::test::job))
 CAF_END_TYPE_ID_BLOCK(weir_test)
 WEIR_LOCAL_MESSAGE(weir::test::job)

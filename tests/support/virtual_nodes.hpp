@@ -1,19 +1,20 @@
 #pragma once
-// Two nodes in one test, on virtual time: real actors, links and sessions, a pipe instead of a socket, and no thread but the test's.
+// Two nodes in one test, on virtual time: real actors, links and sessions, a pipe instead of a socket, and no
+// thread but the test's.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <weir/node.hpp>
+
 #include "actors/credit_manager.hpp"
 #include "actors/dispatcher.hpp"
 #include "actors/endpoint.hpp"
 #include "actors/link.hpp"
 #include "tests/support/pipe_stream.hpp"
 #include "tests/support/shop.hpp"
-
-#include <weir/node.hpp>
-
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <vector>
 
 namespace weir::test {
 
@@ -51,13 +52,13 @@ protected:
     return a;
   }
   template <class T>
-  void serve(node_under_test& n, std::string name, const caf::actor& by, uint64_t mailbox_messages = 0, uint64_t held_bytes = 1 << 20,
-             uint64_t held_messages = 1024) {
+  void serve(node_under_test& n, std::string name, const caf::actor& by, uint64_t mailbox_messages = 0,
+             uint64_t held_bytes = 1 << 20, uint64_t held_messages = 1024) {
     auto allowance = std::make_shared<actors::held_allowance>(held_bytes, held_messages);
     n.allowances.push_back(allowance);
     put(n.env->dispatcher, nullptr,
-        actors::serve_service{std::move(name), detail::type_id<T>(), capnp::kind<T>() == capnp::Kind::STRUCT, by, mailbox_messages,
-                              std::move(allowance)});
+        actors::serve_service{std::move(name), detail::type_id<T>(), capnp::kind<T>() == capnp::Kind::STRUCT,
+                              by, mailbox_messages, std::move(allowance)});
     run();
   }
   /// A ref from the client to the server, across the pipe.
@@ -77,29 +78,35 @@ protected:
     for (uint64_t before = ~uint64_t{0}; before != steps();) {
       before = steps();
       for (auto* n : {&server_, &client_})
-        if (n->loop) n->loop->run_until_idle();
+        if (n->loop)
+          n->loop->run_until_idle();
     }
     for (auto* n : {&server_, &client_})
-      if (n->loop) n->loop->run_until_idle();
+      if (n->loop)
+        n->loop->run_until_idle();
   }
   void advance(net::duration d) {
     constexpr net::duration step = std::chrono::milliseconds{5};
     for (run(); d > net::duration::zero(); d -= step) {
       for (auto* n : {&server_, &client_})
-        if (n->loop) n->loop->advance(std::min(d, step));
+        if (n->loop)
+          n->loop->advance(std::min(d, step));
       run();
     }
   }
   void cut() {
-    for (auto& p : pipes_) p->cut();
+    for (auto& p : pipes_)
+      p->cut();
     run();
   }
   pipe_state& pipe() { return *pipes_.back(); }
   void expect_base_line() {
     advance(std::chrono::milliseconds{50});
     for (auto* n : {&server_, &client_}) {
-      if (!n->loop) continue;
-      EXPECT_EQ(n->budget().liability() - n->budget().pinned(), n->base_line) << (n == &server_ ? "server" : "client");
+      if (!n->loop)
+        continue;
+      EXPECT_EQ(n->budget().liability() - n->budget().pinned(), n->base_line)
+          << (n == &server_ ? "server" : "client");
       EXPECT_EQ(n->loop->outbound().bytes(), 0u) << (n == &server_ ? "server" : "client");
       EXPECT_EQ(n->loop->unconsumed_bytes, 0u);
     }
@@ -107,7 +114,8 @@ protected:
   void shut_down() {
     for (auto* n : {&server_, &client_})
       if (n->loop) {
-        for (auto& a : n->kept) send_exit(caf::actor_cast<caf::strong_actor_ptr>(a), caf::exit_reason::user_shutdown);
+        for (auto& a : n->kept)
+          send_exit(caf::actor_cast<caf::strong_actor_ptr>(a), caf::exit_reason::user_shutdown);
         n->kept.clear();
         n->loop->shut_down();
         put(n->env->dispatcher, nullptr, actors::end_session{});
@@ -131,11 +139,13 @@ private:
   }
   uint64_t steps() const {
     uint64_t n = 0;
-    for (auto& p : pipes_) n += p->steps;
+    for (auto& p : pipes_)
+      n += p->steps;
     return n;
   }
   node_under_test& start(node_under_test& n, uint64_t id) {
-    if (n.loop) return n;
+    if (n.loop)
+      return n;
     n.env = std::make_shared<actors::environment>();
     n.env->link = link_settings;
     n.env->link.node = {id, id};
@@ -143,7 +153,8 @@ private:
     n.env->send_buffer_bytes = send_buffer_bytes;
     n.env->send_buffer_messages = send_buffer_messages;
     n.loop = std::make_shared<actors::loop>(system_, net::loop_options{std::chrono::microseconds{0}, true},
-                                            net::budget_options{budget_bytes, reserve_bytes}, uint64_t{8} << 20);
+                                            net::budget_options{budget_bytes, reserve_bytes},
+                                            uint64_t{8} << 20);
     n.env->loops.push_back(n.loop);
     n.env->dispatcher = n.loop->spawn<actors::dispatcher>();
     n.env->connect = [this](net::loop&, const net::uri& to, net::duration timeout, net::dial::on_result f) {
@@ -162,11 +173,13 @@ private:
       pipes_.push_back(p);
       actors::link::stream_maker other = [p] { return std::make_unique<pipe_stream>(p, false); };
       actors::environment_ptr env = server_.env;
-      server_.loop->spawn<actors::link>(std::ref(*server_.loop), env, std::move(other), net::side::accepted, actors::link_owner{});
+      server_.loop->spawn<actors::link>(std::ref(*server_.loop), env, std::move(other), net::side::accepted,
+                                        actors::link_owner{});
       from.post([f, p] { f(std::unique_ptr<net::stream>{std::make_unique<pipe_stream>(p, true)}); });
     } else {
-      auto why = dials == network::refuses ? failure{errc::connect_failed, outcome::not_executed, "refused by " + to_string(to)}
-                                           : failure{errc::connect_timeout, outcome::not_executed, "silence from " + to_string(to)};
+      auto why = dials == network::refuses
+                     ? failure{errc::connect_failed, outcome::not_executed, "refused by " + to_string(to)}
+                     : failure{errc::connect_timeout, outcome::not_executed, "silence from " + to_string(to)};
       auto after = dials == network::refuses ? net::duration::zero() : timeout;
       from.at(from.now() + after, [f, why] { f(why); });
     }
@@ -174,8 +187,10 @@ private:
   }
   template <class T>
   ref<T> find(node_under_test& n, std::string name, bool here) {
-    actors::session::target to{std::move(name), detail::type_id<T>(), capnp::kind<T>() == capnp::Kind::STRUCT, here, {}};
-    if (!here) to.peers.push_back({net::uri::scheme::tcp, "server", 1, 1, {}});
+    actors::session::target to{
+        std::move(name), detail::type_id<T>(), capnp::kind<T>() == capnp::Kind::STRUCT, here, {}};
+    if (!here)
+      to.peers.push_back({net::uri::scheme::tcp, "server", 1, 1, {}});
     actors::environment_ptr env = n.env;
     auto handle = n.loop->spawn<actors::session>(std::ref(*n.loop), env, std::move(to));
     auto* raw = static_cast<actors::session*>(caf::actor_cast<caf::abstract_actor*>(handle));

@@ -1,14 +1,14 @@
 #pragma once
-#include <weir/errc.hpp>
-#include <weir/message.hpp>
-#include <weir/method.hpp>
-#include <weir/ref.hpp>
-
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
+
+#include <weir/errc.hpp>
+#include <weir/message.hpp>
+#include <weir/method.hpp>
+#include <weir/ref.hpp>
 
 namespace weir {
 
@@ -16,8 +16,8 @@ namespace detail {
 void init_own_types();
 }
 
-/// Must run once, before the first actor_system_config is made: CAF 1.x wants to know all message types by then (0.17 does not mind).
-/// `Blocks`: the id blocks of your own. `WEIR_MAIN` does it.
+/// Must run once, before the first actor_system_config is made: CAF 1.x wants to know all message types by
+/// then (0.17 does not mind). `Blocks`: the id blocks of your own. `WEIR_MAIN` does it.
 template <class... Blocks>
 void init_types() {
   detail::init_own_types();
@@ -32,16 +32,19 @@ enum class lane : uint8_t {
 };
 
 struct call_options {
-  /// From now; travels with the call, and a call that has not begun by then is not run. 0: the node's `call-timeout` (30 s).
+  /// From now; travels with the call, and a call that has not begun by then is not run. 0: the node's
+  /// `call-timeout` (30 s).
   std::chrono::milliseconds timeout{0};
   weir::lane lane = weir::lane::normal;
-  /// Bytes paid for the reply before the call leaves; 0: the node's `reply-room`. A larger reply costs a round trip to be funded.
+  /// Bytes paid for the reply before the call leaves; 0: the node's `reply-room`. A larger reply costs a
+  /// round trip to be funded.
   uint32_t reply_room_bytes = 0;
   /// Handed on untouched.
   uint64_t trace = 0;
 };
 
-/// So many one-way messages to `session` were not queued, because more than `send-buffer` waits there already.
+/// So many one-way messages to `session` were not queued, because more than `send-buffer` waits there
+/// already.
 struct undelivered {
   caf::actor_id session = 0;
   uint64_t count = 0;
@@ -81,8 +84,8 @@ class pending_call {
 public:
   pending_call(actor& self, uint64_t token) : self_(&self), token_(token) {}
 
-  /// Calls `ok(Method::result)` or `bad(const weir::failure&)`, exactly one of them, once, on this actor. The result is valid during the
-  /// call. Returns what `actor::cancel` takes.
+  /// Calls `ok(Method::result)` or `bad(const weir::failure&)`, exactly one of them, once, on this actor. The
+  /// result is valid during the call. Returns what `actor::cancel` takes.
   template <class Ok, class Bad>
   uint64_t then(Ok ok, Bad bad);
   template <class Ok>
@@ -95,8 +98,9 @@ private:
   uint64_t token_;
 };
 
-/// The base of every actor that talks through weir: an event-based CAF actor. `node.spawn<T>(...)` puts it on a loop (short handlers),
-/// `sys.spawn<T>(...)` on CAF's scheduler (handlers that compute). Its own messages go into `make_behavior` as with any CAF actor.
+/// The base of every actor that talks through weir: an event-based CAF actor. `node.spawn<T>(...)` puts it on
+/// a loop (short handlers), `sys.spawn<T>(...)` on CAF's scheduler (handlers that compute). Its own messages
+/// go into `make_behavior` as with any CAF actor.
 class actor : public pinnable {
 public:
   explicit actor(caf::actor_config& cfg);
@@ -105,13 +109,14 @@ public:
   /// Ready for weir's messages only; override it for your own.
   caf::behavior make_behavior() override;
 
-  /// Calls a method: `fill(Method::args)` builds the parameters in place. Never blocks. What cannot be sent fails with an outcome that
-  /// says so: `not_executed` is safe to retry.
+  /// Calls a method: `fill(Method::args)` builds the parameters in place. Never blocks. What cannot be sent
+  /// fails with an outcome that says so: `not_executed` is safe to retry.
   template <class Method, class Fill>
   pending_call<Method> call(const ref<typename Method::interface>& to, const call_options& o, Fill fill) {
     const auto& id = Method::id();
-    detail::message_out m{{id.interface, detail::type_id<typename Method::params>(), o.trace, id.method, o.reply_room_bytes},
-                          expected_bytes()};
+    detail::message_out m{
+        {id.interface, detail::type_id<typename Method::params>(), o.trace, id.method, o.reply_room_bytes},
+        expected_bytes()};
     fill(m.body().template initAs<typename Method::params>());
     return {*this, start_call(to, o, m, detail::type_id<typename Method::results>())};
   }
@@ -122,12 +127,13 @@ public:
   /// Gives a call up, here and at its service; its `bad` gets `cancelled`.
   void cancel(uint64_t call);
 
-  /// One way: the method runs, its results are dropped. False: more than `send-buffer` waits there; nothing was queued, and
-  /// `on_undelivered` will say how often that happened.
+  /// One way: the method runs, its results are dropped. False: more than `send-buffer` waits there; nothing
+  /// was queued, and `on_undelivered` will say how often that happened.
   template <class Method, class Fill>
   bool tell(const ref<typename Method::interface>& to, Fill fill, weir::lane lane = weir::lane::normal) {
     const auto& id = Method::id();
-    detail::message_out m{{id.interface, detail::type_id<typename Method::params>(), 0, id.method, 0}, expected_bytes()};
+    detail::message_out m{{id.interface, detail::type_id<typename Method::params>(), 0, id.method, 0},
+                          expected_bytes()};
     fill(m.body().template initAs<typename Method::params>());
     return start_tell(to, m, lane);
   }
@@ -147,7 +153,8 @@ protected:
 
 private:
   size_t expected_bytes() const;
-  uint64_t start_call(const detail::ref_base& to, const call_options& o, detail::message_out& m, uint64_t result_type);
+  uint64_t start_call(const detail::ref_base& to, const call_options& o, detail::message_out& m,
+                      uint64_t result_type);
   bool start_tell(const detail::ref_base& to, detail::message_out& m, weir::lane lane);
 
   std::unique_ptr<detail::actor_core> core_;
@@ -156,8 +163,8 @@ private:
 template <class Method>
 template <class Ok, class Bad>
 uint64_t pending_call<Method>::then(Ok ok, Bad bad) {
-  self_->expect(token_, std::make_unique<detail::typed_reply_handler<typename Method::results, Ok, Bad>>(std::move(ok),
-                                                                                                        std::move(bad)));
+  self_->expect(token_, std::make_unique<detail::typed_reply_handler<typename Method::results, Ok, Bad>>(
+                            std::move(ok), std::move(bad)));
   return token_;
 }
 

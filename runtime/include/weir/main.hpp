@@ -13,8 +13,8 @@ namespace weir {
 
 constexpr int exit_bad_options = 2;
 
-/// While one lives, SIGINT and SIGTERM end `wait` instead of the process: what a server waits for. Make it before you say that you are
-/// ready. One at a time in a process.
+/// While one lives, SIGINT and SIGTERM end `wait` instead of the process: what a server waits for. Make it
+/// before you say that you are ready. One at a time in a process.
 class stop_signal {
 public:
   stop_signal();
@@ -28,8 +28,8 @@ public:
 
 /// What `main` does: makes the configuration, loads it, starts CAF, calls `run(system, configuration)` and
 /// waits for the actors. The exit status: what `run` returns (0 when it returns nothing), 0 after `--help`
-/// and `--dump-config`, 2 with one line on stderr when the configuration is wrong or a node cannot start. `Blocks`: the id blocks of
-/// your own CAF message types.
+/// and `--dump-config`, 2 with one line on stderr when the configuration is wrong or a node cannot start.
+/// `Blocks`: the id blocks of your own CAF message types.
 template <class... Blocks, class Result, class Config>
 int run_main(Result (*run)(caf::actor_system&, const Config&), int argc, char** argv) {
   static_assert(std::is_base_of_v<config, Config>,

@@ -1,11 +1,11 @@
 #pragma once
-#include <weir/errc.hpp>
-
-#include <capnp/any.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+
+#include <capnp/any.h>
+
+#include <weir/errc.hpp>
 
 namespace weir::detail {
 
@@ -18,7 +18,8 @@ struct heading {
   uint32_t reply_room_bytes = 0;
 };
 
-/// A message being built in the memory it will be sent from. On the stack of one function; one at a time per thread.
+/// A message being built in the memory it will be sent from. On the stack of one function; one at a time per
+/// thread.
 class message_out {
 public:
   /// `expected_bytes`: a guess that keeps the message in one piece.
@@ -75,9 +76,10 @@ private:
 
 namespace weir {
 
-/// A message that is kept. By `hold()`: it was moved out of its session's charge into its service's `held` allowance and may be kept for as
-/// long as the service likes without starving the session. By `lease()`: it stays in its session's charge, and the producer waits for it
-/// once the ration is used up. Move-only; what it is charged to is freed when it dies. Any one thread at a time.
+/// A message that is kept. By `hold()`: it was moved out of its session's charge into its service's `held`
+/// allowance and may be kept for as long as the service likes without starving the session. By `lease()`: it
+/// stays in its session's charge, and the producer waits for it once the ration is used up. Move-only; what
+/// it is charged to is freed when it dies. Any one thread at a time.
 template <class T>
 class held {
 public:

@@ -1,11 +1,11 @@
 #pragma once
-#include <capnp/any.h>
-#include <capnp/capability.h>
-#include <capnp/schema.h>
-
 #include <cstdint>
 #include <functional>
 #include <type_traits>
+
+#include <capnp/any.h>
+#include <capnp/capability.h>
+#include <capnp/schema.h>
 
 namespace weir {
 
@@ -15,7 +15,8 @@ struct method_id {
   uint64_t interface = 0;
   uint16_t method = 0;
 };
-/// What `use` asks of the client it is given. Source: the generated `xxxRequest` functions, which pass both to their hook.
+/// What `use` asks of the client it is given. Source: the generated `xxxRequest` functions, which pass both
+/// to their hook.
 method_id record_method(const std::function<void(kj::Own<capnp::ClientHook>)>& use);
 
 template <class Member>
@@ -36,7 +37,8 @@ constexpr uint64_t type_id() {
 
 } // namespace detail
 
-/// A method of a Cap'n Proto interface, named by its generated request function: stock capnp output is all it needs.
+/// A method of a Cap'n Proto interface, named by its generated request function: stock capnp output is all it
+/// needs.
 ///
 ///     using add = weir::method<&Calculator::Client::addRequest>;
 template <auto Request>
@@ -46,9 +48,9 @@ struct method {
   using params = typename traits::params;
   using results = typename traits::results;
 
-  using args = typename params::Builder; ///< what a caller fills in
-  using in = typename params::Reader;    ///< what a handler reads
-  using out = typename results::Builder; ///< what a handler fills in
+  using args = typename params::Builder;   ///< what a caller fills in
+  using in = typename params::Reader;      ///< what a handler reads
+  using out = typename results::Builder;   ///< what a handler fills in
   using result = typename results::Reader; ///< what a caller reads
 
   static const detail::method_id& id() {

@@ -1,5 +1,13 @@
 #pragma once
-// Start here: a node, what it serves, and how others are found. Then actor.hpp (calls), service.hpp, stream.hpp, options.hpp.
+// Start here: a node, what it serves, and how others are found. Then actor.hpp (calls), service.hpp,
+// stream.hpp, options.hpp.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <caf/actor_system.hpp>
 
 #include <weir/actor.hpp>
 #include <weir/options.hpp>
@@ -7,31 +15,26 @@
 #include <weir/service.hpp>
 #include <weir/stream.hpp>
 
-#include <caf/actor_system.hpp>
-
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
-
 namespace weir {
 
 class config;
 
 struct serve_options {
-  /// Most messages of all sessions together that may wait in the service's mailbox; 0: `mailbox-messages` of the node.
+  /// Most messages of all sessions together that may wait in the service's mailbox; 0: `mailbox-messages` of
+  /// the node.
   uint64_t mailbox_messages = 0;
 };
 
 /// What a node does and owes at this moment. Bytes unless the name says otherwise.
 struct node_stats {
   uint64_t links = 0, sessions = 0;
-  uint64_t budget = 0;        ///< inbound: may be owed
-  uint64_t liability = 0;     ///< inbound: is owed, the reserve included
-  uint64_t base_line = 0;     ///< what `liability` is with no session at all: the reserve and the services' held allowances
-  uint64_t pinned = 0;        ///< slab memory kept alive beyond what is charged in it
-  uint64_t outbound = 0;      ///< queued for others
-  uint64_t refused = 0;       ///< requests for budget that were refused
+  uint64_t budget = 0;    ///< inbound: may be owed
+  uint64_t liability = 0; ///< inbound: is owed, the reserve included
+  uint64_t base_line = 0; ///< what `liability` is with no session at all: the reserve and the services' held
+                          ///< allowances
+  uint64_t pinned = 0;    ///< slab memory kept alive beyond what is charged in it
+  uint64_t outbound = 0;  ///< queued for others
+  uint64_t refused = 0;   ///< requests for budget that were refused
 };
 
 /// Thrown by the constructor: an option is wrong, or an address cannot be listened on.
@@ -41,8 +44,9 @@ public:
   failure why;
 };
 
-/// One member of the system: loops, links, ledgers and the services of this process. Make it before the actors that use it, on any thread
-/// outside CAF; destroying it ends every session, at the latest after `drain-timeout`.
+/// One member of the system: loops, links, ledgers and the services of this process. Make it before the
+/// actors that use it, on any thread outside CAF; destroying it ends every session, at the latest after
+/// `drain-timeout`.
 class node {
 public:
   /// Listens on every `listen` and dials every `connect` of the options. Throws start_error.
@@ -52,8 +56,8 @@ public:
   node(const node&) = delete;
   node& operator=(const node&) = delete;
 
-  /// Puts an actor on a loop of this node: short handlers, no thread switch. For handlers that compute use `sys.spawn<T>`. It ends
-  /// with the node.
+  /// Puts an actor on a loop of this node: short handlers, no thread switch. For handlers that compute use
+  /// `sys.spawn<T>`. It ends with the node.
   template <class T, class... Ts>
   caf::actor spawn(Ts&&... xs) {
     pin_scope pin{next_loop()};
@@ -68,15 +72,16 @@ public:
   /// Dials `uri` now and whenever the link is lost; `lookup` asks it for services. Errors: bad_uri.
   result<void> connect(std::string_view uri);
 
-  /// Serves `T` under a name: an interface by a `service<T>`, or a struct by a `sink<T>`. Errors: bad_option (not a service of that type,
-  /// a method without a handler, a name longer than 255 bytes).
+  /// Serves `T` under a name: an interface by a `service<T>`, or a struct by a `sink<T>`. Errors: bad_option
+  /// (not a service of that type, a method without a handler, a name longer than 255 bytes).
   template <class T>
   result<void> serve(std::string name, const caf::actor& by, const serve_options& o = {}) {
     return serve_typed(std::move(name), detail::type_id<T>(), is_stream<T>(), by, o);
   }
 
-  /// A ref to the service of this name: of this node, else of the connected ones in the order of `connect`. Returns at once; calls wait
-  /// for the session to open, at most `connect-timeout`. A wrong name or interface fails them, `not_executed`. Any thread.
+  /// A ref to the service of this name: of this node, else of the connected ones in the order of `connect`.
+  /// Returns at once; calls wait for the session to open, at most `connect-timeout`. A wrong name or
+  /// interface fails them, `not_executed`. Any thread.
   template <class T>
   ref<T> lookup(std::string name) {
     return ref<T>{find(std::move(name), detail::type_id<T>(), is_stream<T>(), {})};
@@ -90,7 +95,8 @@ public:
   node_stats stats() const;
   caf::actor_system& system();
   const node_options& options() const;
-  /// Takes nothing new, lets what is under way end (at most `drain-timeout`), closes the links. Returns when it is done. Idempotent.
+  /// Takes nothing new, lets what is under way end (at most `drain-timeout`), closes the links. Returns when
+  /// it is done. Idempotent.
   void stop();
 
 private:
@@ -101,8 +107,10 @@ private:
   caf_context* next_loop();
   void remember(const caf::actor& a);
   void stop_spawned();
-  result<void> serve_typed(std::string name, uint64_t type, bool stream, const caf::actor& by, const serve_options& o);
-  std::shared_ptr<detail::session_guard> find(std::string name, uint64_t type, bool stream, std::string_view uri);
+  result<void> serve_typed(std::string name, uint64_t type, bool stream, const caf::actor& by,
+                           const serve_options& o);
+  std::shared_ptr<detail::session_guard> find(std::string name, uint64_t type, bool stream,
+                                              std::string_view uri);
 
   struct state;
   std::unique_ptr<state> state_;

@@ -1,11 +1,11 @@
 #pragma once
-#include <weir/caf.hpp>
+#include <memory>
+#include <string>
 
 #include <caf/actor.hpp>
 #include <capnp/schema.h>
 
-#include <memory>
-#include <string>
+#include <weir/caf.hpp>
 
 namespace weir::actors {
 class session;
@@ -45,8 +45,8 @@ private:
 
 } // namespace detail
 
-/// A service, here or elsewhere, with its type: an interface (to call) or a struct (to stream to). A value; copies share one session,
-/// which is closed when the last of them goes. Any thread.
+/// A service, here or elsewhere, with its type: an interface (to call) or a struct (to stream to). A value;
+/// copies share one session, which is closed when the last of them goes. Any thread.
 template <class T>
 class ref : public detail::ref_base {
 public:

@@ -1,10 +1,10 @@
 #pragma once
-#include <weir/actor.hpp>
-
 #include <functional>
 #include <future>
 #include <initializer_list>
 #include <vector>
+
+#include <weir/actor.hpp>
 
 namespace weir {
 
@@ -52,8 +52,9 @@ struct handler {
 
 } // namespace detail
 
-/// A request that is answered later: it owns its message, which is charged to the service's `held` allowance, not to its session. Answer it
-/// once, on the service; one that dies unanswered fails at its caller. Move-only.
+/// A request that is answered later: it owns its message, which is charged to the service's `held` allowance,
+/// not to its session. Answer it once, on the service; one that dies unanswered fails at its caller.
+/// Move-only.
 template <class Method>
 class request {
 public:
@@ -110,8 +111,8 @@ private:
   std::unique_ptr<detail::service_core> service_;
 };
 
-/// A user's service: an event-based actor that answers the calls of `Interface`. A handler that throws answers that call with an error
-/// and lives on.
+/// A user's service: an event-based actor that answers the calls of `Interface`. A handler that throws
+/// answers that call with an error and lives on.
 ///
 ///     class calculator : public weir::service<Calculator> {
 ///     public:
@@ -134,18 +135,21 @@ protected:
     detail::handler h{Method::id(), detail::type_id<typename Method::params>(), {}};
     if constexpr (std::is_invocable_v<F, weir::request<Method>>)
       h.run = [f = std::move(f)](detail::current_call& c) mutable {
-        if (auto kept = c.keep()) f(weir::request<Method>{std::move(*kept)});
+        if (auto kept = c.keep())
+          f(weir::request<Method>{std::move(*kept)});
       };
     else
       h.run = [f = std::move(f)](detail::current_call& c) mutable {
         auto in = c.params().template getAs<typename Method::params>();
-        f(in, c.results(detail::type_id<typename Method::results>()).template initAs<typename Method::results>());
+        f(in,
+          c.results(detail::type_id<typename Method::results>()).template initAs<typename Method::results>());
       };
     return h;
   }
   std::vector<std::string> method_names() const final {
     std::vector<std::string> names;
-    for (auto m : capnp::Schema::from<Interface>().getMethods()) names.emplace_back(m.getProto().getName().cStr());
+    for (auto m : capnp::Schema::from<Interface>().getMethods())
+      names.emplace_back(m.getProto().getName().cStr());
     return names;
   }
 };

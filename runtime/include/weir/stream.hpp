@@ -1,7 +1,7 @@
 #pragma once
-#include <weir/actor.hpp>
-
 #include <functional>
+
+#include <weir/actor.hpp>
 
 namespace weir {
 
@@ -49,7 +49,8 @@ public:
 class closing_outlet {
 public:
   explicit closing_outlet(detail::outlet_core& o) : outlet_(&o) {}
-  /// `ok(uint64_t)`: the messages that the sink has consumed, which is all of them. `bad(const failure&)`: the stream was lost before.
+  /// `ok(uint64_t)`: the messages that the sink has consumed, which is all of them. `bad(const failure&)`:
+  /// the stream was lost before.
   template <class Ok, class Bad>
   void then(Ok ok, Bad bad) {
     outlet_->on_closed = std::move(ok);
@@ -60,18 +61,21 @@ private:
   detail::outlet_core* outlet_;
 };
 
-/// Where an actor streams messages of type T into: a session of its own, under credit. Owned by the actor it is made for and used on it
-/// only; when it is destroyed without `close`, the stream ends with what was offered.
+/// Where an actor streams messages of type T into: a session of its own, under credit. Owned by the actor it
+/// is made for and used on it only; when it is destroyed without `close`, the stream ends with what was
+/// offered.
 template <class T>
 class outlet {
 public:
   outlet(actor* self, const ref<T>& to, weir::lane lane = weir::lane::normal) : core_(*self, to, lane) {}
 
-  /// Runs `fill(T::Builder)` and queues the message, when there is ration and room for it. False: nothing was done; `on_credit` is called
-  /// when it is worth trying again. A message larger than what is left is taken all the same, one at a time.
+  /// Runs `fill(T::Builder)` and queues the message, when there is ration and room for it. False: nothing was
+  /// done; `on_credit` is called when it is worth trying again. A message larger than what is left is taken
+  /// all the same, one at a time.
   template <class Fill>
   bool offer(Fill fill) {
-    if (!core_.may_build()) return false;
+    if (!core_.may_build())
+      return false;
     detail::message_out m{{0, detail::type_id<T>(), 0, 0, 0}, core_.expected_bytes()};
     fill(m.body().template initAs<T>());
     core_.push(m);
@@ -102,8 +106,9 @@ public:
   uint64_t messages() const { return core_->messages; }
   /// Keeps the message that is being handled. Empty when the sink's `held` allowance is full.
   held<T> hold() { return held<T>{core_->hold()}; }
-  /// Keeps the message that is being handled in its stream's charge: the producer gets its credit back when this dies, not before. Never
-  /// empty; once per message. What a forwarder does with a message that cannot go on yet: its producer waits, and nobody else.
+  /// Keeps the message that is being handled in its stream's charge: the producer gets its credit back when
+  /// this dies, not before. Never empty; once per message. What a forwarder does with a message that cannot
+  /// go on yet: its producer waits, and nobody else.
   held<T> lease() { return held<T>{core_->lease()}; }
 
 private:
@@ -129,8 +134,8 @@ private:
   std::unique_ptr<parts> parts_;
 };
 
-/// An actor that streams of T are delivered to, each in order, under credit: a message's share of the ration returns when `on_message`
-/// has returned (or when what `hold()` gave dies).
+/// An actor that streams of T are delivered to, each in order, under credit: a message's share of the ration
+/// returns when `on_message` has returned (or when what `hold()` gave dies).
 template <class T>
 class sink : public sink_base {
 public:
@@ -140,12 +145,16 @@ public:
   /// The producer has closed the stream and every message of it was handled.
   virtual void on_finished(inlet<T> from) { static_cast<void>(from); }
   /// The stream is over; `why.code` is none when it was closed.
-  virtual void on_ended(inlet<T> from, const failure& why) { static_cast<void>(from), static_cast<void>(why); }
+  virtual void on_ended(inlet<T> from, const failure& why) {
+    static_cast<void>(from), static_cast<void>(why);
+  }
 
 protected:
   uint64_t type() const final { return detail::type_id<T>(); }
   void opened(detail::inlet_core& c) final { on_open(inlet<T>{c}); }
-  void message(detail::inlet_core& c, capnp::AnyPointer::Reader body) final { on_message(inlet<T>{c}, body.getAs<T>()); }
+  void message(detail::inlet_core& c, capnp::AnyPointer::Reader body) final {
+    on_message(inlet<T>{c}, body.getAs<T>());
+  }
   void finished(detail::inlet_core& c) final { on_finished(inlet<T>{c}); }
   void ended(detail::inlet_core& c, const failure& why) final { on_ended(inlet<T>{c}, why); }
 };
