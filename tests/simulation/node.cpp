@@ -255,7 +255,7 @@ void node::handle_request(letter l) {
   if (!draining && (holds || d.chance(h.late_percent)))
     tasks.push_back({std::move(l), 0});
   else
-    answer(l, draw_body());
+    answer(l, draw_answer());
 }
 
 /// Calls back the caller of `l` on a session of its own; `l` waits, held, for the answer.
@@ -320,7 +320,7 @@ bool node::finish_task(bool any_order) {
   auto l = std::move(at->request);
   tasks.erase(at);
   auto& p = *l.to->at;
-  answer(l, draw_body());
+  answer(l, draw_answer());
   in.touch(p);
   return true;
 }
@@ -370,6 +370,14 @@ uint32_t node::draw_body() {
   if (d.chance(h.large_percent))
     return static_cast<uint32_t>(d.by_magnitude(0, h.large_bytes));
   return static_cast<uint32_t>(d.below(h.body_bytes + 1));
+}
+
+uint32_t node::draw_answer() {
+  auto& h = with.users;
+  auto& d = in.chance;
+  if (d.chance(h.large_answer_percent))
+    return static_cast<uint32_t>(d.by_magnitude(0, h.large_bytes));
+  return static_cast<uint32_t>(d.below(h.answer_bytes + 1));
 }
 
 side_of* node::pick(port& p, bool (*fits)(const side_of&)) {

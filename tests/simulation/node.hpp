@@ -74,6 +74,7 @@ public:
   // ---- at random
   void act(action a, port& p);
   uint32_t draw_body();
+  uint32_t draw_answer();
 
   void fetch(port& p);
   /// Not empty: what does not add up.

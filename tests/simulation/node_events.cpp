@@ -109,6 +109,13 @@ void node::answer_open(side_of& s, session& on) {
   auto& p = *s.at;
   if (on.now() != session::state::offered)
     return; // `ended` follows
+  if (!draining && in.chance.chance(with.users.spurn_percent)) {
+    s.ended = true; // told below, if it is told at all
+    if (in.chance.chance(50))
+      return p.link->close(on);
+    s.ended = false;
+    return p.link->abort(on, errc::service_down, "not today");
+  }
   if (in.chance.chance(with.users.refuse_percent) && !draining) {
     s.ended = true;
     return p.link->refuse(on, errc::no_such_service, "nobody of that name", false);

@@ -45,6 +45,7 @@ habits draw_habits(dice& d) {
   h.large_bytes = static_cast<uint32_t>(d.by_magnitude(2 << 10, 280 << 10));
   h.refuse_percent = some(20);
   h.late_accept_percent = some(80);
+  h.spurn_percent = some(10);
   h.unread_percent = some(30);
   h.late_percent = some(60);
   h.held_percent = some(40);
@@ -63,6 +64,8 @@ habits draw_habits(dice& d) {
 void draw_node(dice& d, node_plan& n) {
   draw_link(d, n.link);
   n.inbound.reserve_bytes = 2 * d.by_magnitude(n.link.message_bytes_max + 256, 2 * n.link.message_bytes_max);
+  if (d.chance(20))
+    n.inbound.reserve_bytes = d.by_magnitude(1 << 10, n.link.message_bytes_max); // less than it should be
   n.inbound.bytes = n.inbound.reserve_bytes + d.by_magnitude(32 << 10, 4 << 20);
   n.outbound_bytes = d.by_magnitude(16 << 10, 1 << 20);
   n.held_bytes_max = d.chance(20) ? 0 : d.by_magnitude(1 << 10, 512 << 10);
@@ -102,6 +105,7 @@ plan random_plan(dice& d) {
     p.weights[static_cast<size_t>(action::go_away)] = 2;
   p.steps = static_cast<unsigned>(d.between(200, 2000));
   p.step_max = d.pick<duration>({microseconds{50}, microseconds{500}, milliseconds{5}, milliseconds{50}});
+  p.late_tick_percent = d.chance(50) ? 0 : 50;
   p.stall_max = d.chance(5) ? duration{seconds{20}} : duration{milliseconds{d.by_magnitude(1, 4000)}};
   return p;
 }

@@ -15,6 +15,7 @@ struct habits {
   // services
   unsigned refuse_percent = 0;
   unsigned late_accept_percent = 0;
+  unsigned spurn_percent = 0;  ///< sessions that are closed or aborted instead of an answer
   unsigned unread_percent = 0; ///< sessions that nobody reads before the end
   unsigned
       late_percent = 0; ///< requests that are answered later, and stay in their session's charge until then
@@ -81,6 +82,7 @@ struct plan {
   mischief with_grants;
   std::array<unsigned, actions> weights{};
   unsigned steps = 0;
+  unsigned late_tick_percent = 0; ///< steps of time without the ticks that are due
   duration step_max = std::chrono::microseconds{500};
   duration stall_max = std::chrono::seconds{1};
   bool redials = true;

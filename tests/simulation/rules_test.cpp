@@ -310,6 +310,42 @@ TEST(Rule5, AnIdleSessionThatIsAskedGivesBackWhatItDidNotUse) {
   w.finish();
 }
 
+TEST(Rule5, WhatWasFundedForAMessageThatDoesNotComeIsAskedBack) {
+  world w{quiet_plan()};
+  w.connect();
+  auto& s = w.open();
+  w.flow();
+  w.call(s, {.body_bytes = 100 * kib, .timeout = seconds{1}});
+  w.write(*w.ports[0], SIZE_MAX); // `blocked`
+  w.ports[1]->out.stalled_until = w.now + seconds{2};
+  w.pass(milliseconds{1500});
+  EXPECT_GT(w.at(1).inbound.charged(charge::large), 80u * kib);
+  EXPECT_EQ(s.open_calls, 0u) << "it has expired meanwhile";
+  w.pass(seconds{13});
+  EXPECT_EQ(w.at(1).inbound.charged(charge::large), 0u);
+  EXPECT_FALSE(s.ended);
+  w.finish();
+}
+
+TEST(Rule5, AMessageThatStopsInTheMiddleIsGivenUp) {
+  auto p = quiet_plan();
+  p.nodes[0].link.fragment_bytes = kib;
+  p.nodes[0].write_bytes = kib;
+  world w{p};
+  w.connect();
+  auto& s = w.open(0, true);
+  w.flow();
+  w.post(s, 12 * kib);
+  for (int i = 0; i < 3; ++i)
+    w.move_bytes();
+  w.ports[0]->out.stalled_until = w.now + seconds{12};
+  w.pass(seconds{11});
+  EXPECT_TRUE(s.ended) << "the receiver has aborted it";
+  w.pass(seconds{2});
+  w.expect_base_line();
+  w.finish();
+}
+
 // ---- R6: held messages leave the session's charge
 
 TEST(Rule6, HeldRequestsDoNotStarveTheirSession) {
@@ -442,6 +478,26 @@ TEST(Rule9, APeerThatNeverReadsPilesUpNoAnswersBeyondItsOpenCalls) {
   EXPECT_LE(s.other().with->answers_open(), 16u);
   EXPECT_LE(w.at(1).outbound.bytes(), 16u * cost_of(1500));
   w.ports[1]->out.capacity = SIZE_MAX;
+  w.finish();
+}
+
+TEST(Rule9, AControlFrameHasALimitAndWhatDoesNotFitFollows) {
+  auto p = quiet_plan();
+  for (auto& n : p.nodes)
+    n.ration = n.back = {128, 1, 4};
+  world w{p};
+  w.connect();
+  std::vector<side_of*> all;
+  for (int i = 0; i < 1000; ++i)
+    all.push_back(&w.open());
+  w.flow();
+  for (auto* s : all)
+    w.doing(*s->at, [&] { w.link(0).abort(*s->with, errc::cancelled, std::string(900, 'x')); });
+  w.flow();
+  auto& out = w.ports[0]->out;
+  EXPECT_LE(out.control_longest, control_bytes_max);
+  EXPECT_GT(out.control_frames, 50u);
+  w.expect_base_line();
   w.finish();
 }
 

@@ -10,6 +10,8 @@ void pipe::write(const iovec* v, size_t n, dice& d) {
   for (; n > 0; ++v) {
     auto left = std::min(n, v->iov_len);
     auto* at = static_cast<const std::byte*>(v->iov_base);
+    if (records)
+      recorded_bytes.insert(recorded_bytes.end(), at, at + left);
     n -= left;
     while (left > 0) {
       size_t passed = 0;

@@ -39,6 +39,7 @@ public:
   /// Kinds of the frames in the order in which they left, while `records` is set.
   bool records = false;
   std::vector<frame_header> recorded;
+  std::vector<std::byte> recorded_bytes;
   /// Told of every control frame and of every header of data, for a trace.
   std::function<void(const frame_header&, const say::control*)> spy;
 

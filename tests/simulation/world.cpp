@@ -223,6 +223,8 @@ void world::act(action a) {
     return;
   case action::time:
     now += duration{static_cast<duration::rep>(chance.below(static_cast<uint64_t>(with.step_max.count())))};
+    if (chance.chance(with.late_tick_percent))
+      return;
     for (auto& x : ports)
       if (!x->down && x->link->next_tick() <= now)
         tick(*x);
