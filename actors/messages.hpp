@@ -129,6 +129,10 @@ struct undelivered_note {
 
 /// To a session: its user is done with it.
 struct close_session {};
+/// To a session: its user gives it up, at once and for a reason that the other side is told.
+struct abort_session {
+  failure why;
+};
 /// To a session, from itself: end as an actor.
 struct end_session {
   failure why;
@@ -189,6 +193,7 @@ CAF_ADD_TYPE_ID(weir, (weir::actors::outlet_event))
 CAF_ADD_TYPE_ID(weir, (weir::actors::undelivered_note))
 CAF_ADD_TYPE_ID(weir, (weir::actors::close_session))
 CAF_ADD_TYPE_ID(weir, (weir::actors::end_session))
+CAF_ADD_TYPE_ID(weir, (weir::actors::abort_session))
 CAF_ADD_TYPE_ID(weir, (weir::actors::cancel_call))
 CAF_ADD_TYPE_ID(weir, (weir::actors::find_service))
 CAF_ADD_TYPE_ID(weir, (weir::actors::found_service))
@@ -207,6 +212,7 @@ WEIR_LOCAL_MESSAGE(weir::actors::outlet_event)
 WEIR_LOCAL_MESSAGE(weir::actors::undelivered_note)
 WEIR_LOCAL_MESSAGE(weir::actors::close_session)
 WEIR_LOCAL_MESSAGE(weir::actors::end_session)
+WEIR_LOCAL_MESSAGE(weir::actors::abort_session)
 WEIR_LOCAL_MESSAGE(weir::actors::cancel_call)
 WEIR_LOCAL_MESSAGE(weir::actors::find_service)
 WEIR_LOCAL_MESSAGE(weir::actors::found_service)

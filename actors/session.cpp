@@ -48,6 +48,7 @@ caf::behavior session::make_behavior() {
           [this](answers& a) { link::answer_all(a); },
           [this](found_service& f) { on_found(f); },
           [this](const close_session&) { close(); },
+          [this](const abort_session& a) { abort(a.why); },
           [this](outlet_event& e) { set_producer(current_sender(), e.outlet), wake_producer(); },
           [this](end_session& e) {
             self_ = nullptr;
@@ -187,6 +188,10 @@ void session::refuse(const caf::strong_actor_ptr& from, const ask& a, uint64_t c
   gate_->release(cost, count);
   if (!target_.stream || stage_ == stage::over)
     return tell_failure(from, a, why);
+  abort(why);
+}
+
+void session::abort(const failure& why) {
   if (stage_ == stage::remote) {
     link_->protocol().abort(*protocol_, why.code, why.text);
     link_->touch();
@@ -285,9 +290,7 @@ void session::on_failed(net::event& e) {
 void session::on_refused_message(const failure& why) {
   if (!target_.stream)
     return put(last_teller_, nullptr, undelivered_note{id(), 1});
-  link_->protocol().abort(*protocol_, why.code, why.text);
-  link_->touch();
-  finish(why, 0);
+  abort(why);
 }
 
 void session::on_arrival(net::event& e, const net::slab_ref& read_memory) {
@@ -298,9 +301,7 @@ void session::on_arrival(net::event& e, const net::slab_ref& read_memory) {
     auto why = failure{
         errc::wrong_type, outcome::not_executed,
         fmt::format("an item of type {:#x} on a stream of {:#x}", head.type, target_.interface)};
-    link_->protocol().abort(*protocol_, why.code, why.text);
-    link_->touch();
-    return finish(why, 0);
+    return abort(why);
   }
   if (!stream_opened_ && target_.stream) {
     stream_opened_ = true;

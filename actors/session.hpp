@@ -73,6 +73,8 @@ public:
   }
   /// The user is done: what is queued still leaves, then the session ends.
   void close();
+  /// The user gives it up: what is queued is dropped, the other side is told why.
+  void abort(const failure& why);
 
   // ---- from the endpoint and the link, on the loop
   /// The endpoint has a link for it, or gives it up.

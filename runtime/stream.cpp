@@ -111,6 +111,14 @@ void outlet_core::close() {
   put(p.handle, p.self.core().self_ptr(), actors::close_session{});
 }
 
+void outlet_core::abort(failure why) {
+  auto& p = *parts_;
+  if (std::exchange(p.closed, true))
+    return;
+  p.run = {};
+  put(p.handle, p.self.core().self_ptr(), actors::abort_session{std::move(why)});
+}
+
 void actor_core::flush() {
   for (size_t i = 0; i < dirty_.size(); ++i)
     if (auto o = outlets_.find(dirty_[i]); o != outlets_.end())

@@ -81,8 +81,12 @@ private:
   }
 
   void lost(uint64_t id, const weir::failure& why) {
-    if (pairs_.erase(id) > 0)
-      fmt::print(stderr, "a stream is lost: {}\n", to_string(why));
+    auto i = pairs_.find(id);
+    if (i == pairs_.end())
+      return;
+    i->second.out.abort(why); // or the consumer would take a part for the whole
+    pairs_.erase(i);
+    fmt::print(stderr, "a stream is lost: {}\n", to_string(why));
   }
 
   weir::ref<Square> next_;

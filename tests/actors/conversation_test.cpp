@@ -464,6 +464,25 @@ TEST_P(Stream, AMessageLargerThanTheRationPasses) {
   expect_base_line();
 }
 
+TEST_P(Stream, AStreamThatIsGivenUpTellsItsSinkWhy) {
+  serve<Item>(server(), "shelf", spawn<shelf>(server(), &goods));
+  auto who = customer_at(producer_node());
+  {
+    auto to = sink();
+    auto& out = open(who, to);
+    EXPECT_EQ(offer(who, out, 0, 3, 10), 3u);
+    tell(who, [&](customer&) { out.abort({errc::link_lost, outcome::unknown, "the input is gone"}); });
+    advance(20ms);
+    ASSERT_EQ(goods.ended.size(), 1u);
+    EXPECT_EQ(goods.ended[0].code, errc::link_lost);
+    EXPECT_THAT(goods.ended[0].text, ::testing::HasSubstr("the input is gone"));
+    EXPECT_EQ(goods.finished, 0u);
+    EXPECT_EQ(offer(who, out, 3, 1, 10), 0u);
+    tell(who, [](customer& c) { c.outlets.clear(); });
+  }
+  expect_base_line();
+}
+
 TEST_P(Stream, AMessageThatCannotBeFundedEndsTheStreamWithTheReason) {
   budget_bytes = 9 << 20; // half of the reserve is less than the message, and so is what is free beside it
   serve<Item>(server(), "shelf", spawn<shelf>(server(), &goods));

@@ -19,7 +19,8 @@ public:
   }
   /// 0 .. n-1. Precondition: n > 0.
   uint64_t below(uint64_t n) {
-    return static_cast<uint64_t>((static_cast<unsigned __int128>(next()) * n) >> 64);
+    __extension__ using wide = unsigned __int128;
+    return static_cast<uint64_t>((static_cast<wide>(next()) * n) >> 64);
   }
   uint64_t between(uint64_t low, uint64_t high) { return low + below(high - low + 1); }
   bool chance(unsigned percent) { return below(100) < percent; }

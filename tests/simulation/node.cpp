@@ -518,9 +518,9 @@ std::string node::check_budget() const {
   auto least = orphan_bytes, most = orphan_bytes;
   for (auto* p : ports)
     for (auto* s : p->live) {
-      auto& in = s->with->in();
-      least += in.liability();
-      most += std::max(in.liability(), in.options().bytes);
+      auto& ration = s->with->in();
+      least += ration.liability();
+      most += std::max(ration.liability(), ration.options().bytes);
     }
   auto charged = inbound.charged(charge::session) + inbound.charged(charge::large);
   if (charged < least)

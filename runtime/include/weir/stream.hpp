@@ -19,6 +19,7 @@ public:
   void push(message_out& m);
   size_t expected_bytes() const { return expected_bytes_; }
   void close();
+  void abort(failure why);
   struct parts;
   parts& get() { return *parts_; }
 
@@ -90,6 +91,10 @@ public:
     core_.close();
     return closing_outlet{core_};
   }
+
+  /// Gives the stream up: what is under way is dropped, and the sink's `on_ended` gets `why` (code and text).
+  /// What a forwarder does whose own input was lost, so that nobody takes a part for the whole.
+  void abort(failure why) { core_.abort(std::move(why)); }
 
 private:
   detail::outlet_core core_;
