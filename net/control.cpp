@@ -24,14 +24,15 @@ kj::StringPtr text_of(const std::string& whole, std::string& scratch) {
 }
 } // namespace
 
-size_t encoded_bytes(const open& o) { return 6 * 8 + text_bytes(o.service.size(), name_bytes_max); }
-size_t encoded_bytes(const refused& r) { return 2 * 8 + text_bytes(r.text.size(), text_bytes_max); }
-size_t encoded_bytes(const abort& a) { return 4 * 8 + text_bytes(a.text.size(), text_bytes_max); }
+size_t encoded_bytes(const open& o) { return 6 * word_bytes + text_bytes(o.service.size(), name_bytes_max); }
+size_t encoded_bytes(const refused& r) { return 2 * word_bytes + text_bytes(r.text.size(), text_bytes_max); }
+size_t encoded_bytes(const abort& a) { return 4 * word_bytes + text_bytes(a.text.size(), text_bytes_max); }
 size_t encoded_bytes(const hello& h) {
-  return 8 * 8 + text_bytes(h.cluster.size(), name_bytes_max) + text_bytes(h.name.size(), name_bytes_max);
+  return 8 * word_bytes + text_bytes(h.cluster.size(), name_bytes_max) +
+         text_bytes(h.name.size(), name_bytes_max);
 }
-size_t encoded_bytes(const goaway& g) { return 2 * 8 + text_bytes(g.text.size(), text_bytes_max); }
-size_t encoded_bytes(const fault& f) { return 2 * 8 + text_bytes(f.text.size(), text_bytes_max); }
+size_t encoded_bytes(const goaway& g) { return 2 * word_bytes + text_bytes(g.text.size(), text_bytes_max); }
+size_t encoded_bytes(const fault& f) { return 2 * word_bytes + text_bytes(f.text.size(), text_bytes_max); }
 
 bool control::empty() const {
   return !hello && opens.empty() && openeds.empty() && refuseds.empty() && grants.empty() &&

@@ -121,22 +121,23 @@ struct control {
 };
 
 /// Bytes that an entry adds to a frame at most, so that a packer knows when to stop without encoding twice.
+constexpr size_t word_bytes = 8; // the unit of Cap'n Proto
 size_t encoded_bytes(const open&);
 size_t encoded_bytes(const refused&);
 size_t encoded_bytes(const abort&);
 size_t encoded_bytes(const hello&);
 size_t encoded_bytes(const goaway&);
 size_t encoded_bytes(const fault&);
-constexpr size_t encoded_bytes(const opened&) { return 4 * 8; }
-constexpr size_t encoded_bytes(const grant&) { return 5 * 8; }
-constexpr size_t encoded_bytes(const blocked&) { return 5 * 8; }
-constexpr size_t encoded_bytes(const reclaim&) { return 8; }
-constexpr size_t encoded_bytes(const reclaimed&) { return 3 * 8; }
-constexpr size_t encoded_bytes(const close&) { return 3 * 8; }
-constexpr size_t encoded_bytes(const closed&) { return 4 * 8; }
-constexpr size_t encoded_bytes(const call&) { return 8; }
-constexpr size_t encoded_bytes(const room&) { return 2 * 8; }
-constexpr size_t encoded_bytes(const unfunded&) { return 3 * 8; }
+constexpr size_t encoded_bytes(const opened&) { return 4 * word_bytes; }
+constexpr size_t encoded_bytes(const grant&) { return 5 * word_bytes; }
+constexpr size_t encoded_bytes(const blocked&) { return 5 * word_bytes; }
+constexpr size_t encoded_bytes(const reclaim&) { return word_bytes; }
+constexpr size_t encoded_bytes(const reclaimed&) { return 3 * word_bytes; }
+constexpr size_t encoded_bytes(const close&) { return 3 * word_bytes; }
+constexpr size_t encoded_bytes(const closed&) { return 4 * word_bytes; }
+constexpr size_t encoded_bytes(const call&) { return word_bytes; }
+constexpr size_t encoded_bytes(const room&) { return 2 * word_bytes; }
+constexpr size_t encoded_bytes(const unfunded&) { return 3 * word_bytes; }
 /// Bytes that entries may add to one frame; the rest of `control_bytes_max` is for the frame itself.
 constexpr size_t entries_bytes_max = control_bytes_max - 512;
 
