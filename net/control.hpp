@@ -120,8 +120,8 @@ struct control {
   void clear();
 };
 
-/// Bytes that an entry adds to a frame at most, so that a packer knows when to stop without encoding twice.
 constexpr size_t word_bytes = 8; // the unit of Cap'n Proto
+/// Bytes that an entry adds to a frame at most, so that a packer knows when to stop without encoding twice.
 size_t encoded_bytes(const open&);
 size_t encoded_bytes(const refused&);
 size_t encoded_bytes(const abort&);
