@@ -18,6 +18,8 @@ namespace {
 constexpr time_point virtual_start{std::chrono::hours{1}};
 constexpr duration longest_sleep = std::chrono::seconds{60};
 constexpr int short_sleep = 3; // times `spin`
+/// While other threads of this process have work for the loop they need the cores: it does not spin.
+constexpr int rounds_after_foreign = 64;
 } // namespace
 
 loop::loop(const loop_options& o)
@@ -53,6 +55,9 @@ void loop::stop() {
 
 void loop::wake() {
   remote_.store(true);
+  if (here())
+    return;
+  foreign_.store(true, std::memory_order_relaxed);
   if (asleep_.load() && asleep_.exchange(false)) // one wake-up for any number of arrivals
     asio::post(io_->context, [] {});
 }
@@ -103,6 +108,8 @@ bool loop::run_round() {
     now_ = steady_clock::now();
   if (woken()) {
     remote_.store(false);
+    if (foreign_.exchange(false, std::memory_order_relaxed))
+      rounds_without_spin_ = rounds_after_foreign;
     take_remote();
   }
   fire_timers();
@@ -127,6 +134,10 @@ void loop::fire_timers() {
 /// been short: a sleep and its wake-up on both sides make a round trip about three times as long as it is
 /// when both spin. Yields, or it would take the core from the very thread it waits for.
 bool loop::spin() {
+  if (rounds_without_spin_ > 0) {
+    --rounds_without_spin_;
+    return false;
+  }
   if (spin_budget_ <= std::chrono::microseconds{1})
     return false;
   auto until = steady_clock::now() + spin_budget_;

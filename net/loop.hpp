@@ -102,10 +102,11 @@ private:
   std::multimap<time_point, std::pair<timer_id, std::function<void()>>> timers_;
   timer_id last_timer_ = 0;
   duration spin_budget_;
+  int rounds_without_spin_ = 0;
   slab_pool_owner read_slabs_{false};
   slab_ref read_slab_;
   alignas(64) std::atomic<bool> remote_{false};
-  std::atomic<bool> asleep_{false}, stopping_{false};
+  std::atomic<bool> asleep_{false}, stopping_{false}, foreign_{false};
 };
 
 } // namespace weir::net

@@ -11,6 +11,7 @@
 #include <weir/config.hpp>
 
 #include "runtime/config_state.hpp"
+#include "runtime/machine.hpp"
 #include "runtime/node_option_table.hpp"
 #include "runtime/values.hpp"
 
@@ -258,6 +259,12 @@ result<config::action> config::load(int argc, const char* const* argv) {
   for (auto [name, value] : caf_defaults)
     if (auto done = (*s.find(name, ""))->set(value); !done)
       return done.error();
+  // The loops have one half of the cores, CAF's workers the other: more threads than cores cost each call a
+  // wake-up.
+  auto cores = settings::this_machine().cores;
+  auto workers = std::max<size_t>(1, cores - std::max<size_t>(1, cores / 2));
+  if (auto done = (*s.find("caf.scheduler.max-threads", ""))->set(std::to_string(workers)); !done)
+    return done.error();
   for (auto& o : s.options)
     if (o.standard.empty())
       o.standard = o.show();
