@@ -1,7 +1,5 @@
 #include "actors/endpoint.hpp"
 
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 namespace weir::actors {
@@ -38,7 +36,6 @@ void endpoint::on_exit() {
   if (expiry_)
     loop_.cancel(std::exchange(expiry_, 0));
   link_ = nullptr;
-  link_handle_ = nullptr;
 }
 
 void endpoint::attach(session& s) {
@@ -75,9 +72,8 @@ void endpoint::dialled(result<std::unique_ptr<net::stream>> r) {
   }
   auto stream = std::make_shared<std::unique_ptr<net::stream>>(std::move(*r));
   link::stream_maker give = [stream] { return std::move(*stream); };
-  link_handle_ = loop_.spawn<link>(std::ref(loop_), env_, std::move(give), net::side::dialled,
-                                   link_owner{this});
-  link_ = static_cast<link*>(caf::actor_cast<caf::abstract_actor*>(link_handle_));
+  auto made = loop_.spawn<link>(std::ref(loop_), env_, std::move(give), net::side::dialled, link_owner{this});
+  link_ = static_cast<link*>(caf::actor_cast<caf::abstract_actor*>(made)); // its loop keeps it
   ++env_->count.links_dialled;
 }
 
@@ -92,14 +88,12 @@ void endpoint::link_going_away(link& l) {
   if (&l != link_)
     return;
   link_ = nullptr; // new sessions get a new link; the old one drains
-  draining_ = std::move(link_handle_);
 }
 
 void endpoint::link_down(link& l, const failure& why) {
   if (&l != link_)
     return;
   link_ = nullptr;
-  link_handle_ = nullptr;
   last_ = why;
   if (keep_ || !waiting_.empty())
     dial_later();

@@ -47,7 +47,6 @@ private:
   net::backoff backoff_;
   net::splitmix64 random_;
   std::unique_ptr<net::dial> dial_;
-  caf::actor link_handle_, draining_;
   link* link_ = nullptr;
   std::deque<waiting> waiting_;
   failure last_;

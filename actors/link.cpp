@@ -247,14 +247,12 @@ void link::on_found(found_service& f) {
       put(env_->dispatcher, nullptr, return_mailbox{f.name, f.ration_messages});
     return;
   }
-  touch();
   if (f.why.code != errc::none) {
+    touch();
     offered_.erase(i);
     ++env_->count.sessions_refused;
     return mux_->refuse(*s, f.why.code, f.why.text, f.why.code == errc::overloaded);
   }
-  if (accept(*s, f))
-    return;
   loop_.credit().seek(env_->ration.bytes, [this, self = caf::strong_actor_ptr{ctrl()}, id = s->id(), f] {
     auto again = offered_.find(id);
     if (over_ || again == offered_.end()) {

@@ -211,9 +211,7 @@ void session::retry_later() {
   constexpr net::duration soon = std::chrono::milliseconds{5};
   retry_ = loop_.at(loop_.now() + soon, [this] {
     retry_ = 0;
-    auto all = std::exchange(waiting_, {});
-    for (auto& w : all)
-      carry(std::move(w.what), w.from);
+    drain_waiting();
     if (closing_)
       close();
   });
@@ -303,10 +301,8 @@ void session::on_arrival(net::event& e, const net::slab_ref& read_memory) {
         fmt::format("an item of type {:#x} on a stream of {:#x}", head.type, target_.interface)};
     return abort(why);
   }
-  if (!stream_opened_ && target_.stream) {
-    stream_opened_ = true;
-    put(port_->to, nullptr, stream_event{stream_event::type::opened, account_});
-  }
+  if (target_.stream)
+    tell_opened();
   arrival a{e.message, e.deadline, e.cost, e.call, 0};
   auto* memory = e.memory ? &e.memory : &read_memory;
   if (loop_.credit().pinned_is_high() && !e.memory && e.message.bytes() < copied_below_bytes) {
@@ -330,12 +326,8 @@ void session::serve(service_port* port, const caf::actor& service, uint64_t mail
   mailbox_messages_ = mailbox_messages;
   update_wake();
   watch(service_, [this](const caf::error&) {
-    if (stage_ != stage::remote)
-      return;
-    link_->protocol().abort(*protocol_, errc::service_down,
-                            fmt::format("the service '{}' is gone", target_.service));
-    link_->touch();
-    on_ended({errc::service_down, outcome::unknown, "the service is gone"}, 0);
+    if (stage_ == stage::remote)
+      abort({errc::service_down, outcome::unknown, fmt::format("the service '{}' is gone", target_.service)});
   });
 }
 
@@ -344,15 +336,18 @@ void session::on_credit() {
   wake_producer();
 }
 
+/// The sink hears of a stream with its first message, or with its end.
+void session::tell_opened() {
+  if (!std::exchange(stream_opened_, true))
+    put(port_->to, nullptr, stream_event{stream_event::type::opened, account_});
+}
+
 void session::on_finished() {
   update_wake(); // the peer waits until the last message has died
   collect();
   if (!target_.stream)
     return;
-  if (!stream_opened_) {
-    stream_opened_ = true;
-    put(port_->to, nullptr, stream_event{stream_event::type::opened, account_});
-  }
+  tell_opened();
   link_->flush_port(port_); // its last messages go first
   put(port_->to, nullptr, stream_event{stream_event::type::finished, account_});
 }
@@ -393,10 +388,11 @@ void session::finish(const failure& why, uint64_t consumed) {
   loop_.give_back(account_->take()); // what came back between collect() and wake_at()
   if (protocol_)
     protocol_->owner = nullptr;
-  if (link_ && port_)
-    link_->leave_port(port_);
-  if (link_)
+  if (link_) {
+    if (port_)
+      link_->leave_port(port_);
     link_->forget(*this);
+  }
   link_ = nullptr;
   protocol_ = nullptr;
   port_ = nullptr;

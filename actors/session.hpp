@@ -114,6 +114,7 @@ private:
   void next_peer(failure why);
   void carry_remote(ask& a, const caf::strong_actor_ptr& from);
   void drain_waiting();
+  void tell_opened();
   void on_refused_message(const failure& why);
   void fail_waiting(const failure& why);
   void wake_producer();
