@@ -64,14 +64,6 @@ void init_caf_types() {
 #endif
 }
 
-inline std::string render(const caf::error& e) {
-#if WEIR_CAF_1X
-  return caf::to_string(e);
-#else
-  return caf::actor_system_config::render(e);
-#endif
-}
-
 // ---- execution contexts and mailboxes
 
 #if WEIR_CAF_1X

@@ -53,6 +53,16 @@ void account::notify() {
   port_->post(this);
 }
 
+void account::cancel(uint32_t call, uint32_t calls_max) {
+  auto* c = cancelled_.load(std::memory_order_relaxed);
+  if (!c) {
+    c = new std::atomic<uint16_t>[calls_max] {};
+    cancelled_.store(c, std::memory_order_release);
+  }
+  if (auto slot = call & 0xffff; slot < calls_max)
+    c[slot].store(static_cast<uint16_t>(call >> 16), std::memory_order_relaxed);
+}
+
 account::returned account::take() {
   return {bytes_.exchange(0, std::memory_order_acq_rel), messages_.exchange(0, std::memory_order_acq_rel),
           reply_bytes_.exchange(0, std::memory_order_acq_rel)};

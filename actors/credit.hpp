@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -7,6 +8,7 @@
 
 #include "net/loop.hpp"
 #include "net/message.hpp"
+#include "net/ration.hpp"
 
 namespace weir::actors {
 
@@ -59,8 +61,21 @@ public:
     wake_messages_.store(messages, std::memory_order_relaxed);
     wake_bytes_.store(bytes, std::memory_order_seq_cst);
   }
+  /// The usual: from the part of the ration on that is worth a grant. Loop only.
+  void wake_at_share_of(const net::ration_options& o) {
+    wake_at(std::max<uint64_t>(1, o.bytes / o.grant_at), std::max<uint64_t>(1, o.messages / o.grant_at));
+  }
   uint64_t wake_bytes() const { return wake_bytes_.load(std::memory_order_relaxed); }
   uint64_t wake_messages() const { return wake_messages_.load(std::memory_order_relaxed); }
+
+  /// The caller of `call` has given it up: a handler that has not begun is not run. `calls_max`: slots there
+  /// are. Loop only.
+  void cancel(uint32_t call, uint32_t calls_max);
+  /// Any thread.
+  bool is_cancelled(uint32_t call) const {
+    auto* c = cancelled_.load(std::memory_order_acquire);
+    return c && c[call & 0xffff].load(std::memory_order_relaxed) == call >> 16;
+  }
 
   /// nullptr once the session is gone: then what comes back goes to the budget. Loop only.
   session* owner() const { return session_; }
@@ -69,7 +84,7 @@ public:
   void unlist() { listed_.store(false, std::memory_order_seq_cst); }
 
 private:
-  ~account() = default;
+  ~account() { delete[] cancelled_.load(std::memory_order_acquire); }
   void notify();
 
   session* session_;
@@ -77,6 +92,8 @@ private:
   std::atomic<uint32_t> refs_{1};
   std::atomic<bool> listed_{false};
   std::atomic<uint64_t> wake_bytes_{0}, wake_messages_{0};
+  /// By the slot of a call the generation that was cancelled last, which is never 0; made when there is one.
+  std::atomic<std::atomic<uint16_t>*> cancelled_{nullptr};
   alignas(64) std::atomic<uint64_t> bytes_{0};
   std::atomic<uint64_t> messages_{0}, reply_bytes_{0};
 };

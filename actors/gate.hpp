@@ -37,7 +37,6 @@ public:
   }
   uint64_t queued_bytes() const { return bytes_.load(std::memory_order_relaxed); }
   uint64_t queued_messages() const { return messages_.load(std::memory_order_relaxed); }
-  bool has_room() const { return queued_bytes() < bytes_max_ && queued_messages() < messages_max_; }
   /// Enough room that it is worth waking a producer.
   bool has_much_room() const {
     return queued_bytes() <= bytes_max_ / 2 && queued_messages() <= messages_max_ / 2;

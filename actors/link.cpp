@@ -169,8 +169,14 @@ void link::handle(net::event& e) {
     if (s)
       s->on_finished();
     return;
+  case type::blocked:
+    if (s)
+      s->on_peer_blocked();
+    return;
   case type::cancelled:
-    return; // the answer will find no call
+    if (s)
+      s->on_cancelled(e.call);
+    return;
   case type::ended:
     offered_.erase(e.on->id());
     if (s)
@@ -225,9 +231,14 @@ net::session* link::protocol_of(session& s) {
 }
 
 void link::forget(session& s) {
-  if (auto i = opening_.find(&s); i != opening_.end()) {
-    i->second->owner = nullptr;
+  if (auto i = opening_.find(&s); i != opening_.end()) { // given up before the peer has answered
+    auto* protocol = i->second;
     opening_.erase(i);
+    protocol->owner = nullptr;
+    if (!over_) {
+      mux_->abort(*protocol, errc::session_aborted, "given up before it was open");
+      touch();
+    }
   }
   std::erase(queued_, &s);
   sessions_.erase(&s);

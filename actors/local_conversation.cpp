@@ -1,7 +1,5 @@
 #include "actors/local_conversation.hpp"
 
-#include <cstring>
-
 #include <fmt/format.h>
 
 namespace weir::actors {
@@ -15,16 +13,8 @@ std::pair<net::message_view, net::slab_ref> in_one_piece(net::outgoing& m) {
   if (!m.more)
     return {{reinterpret_cast<const uint64_t*>(m.at + net::header_bytes), m.body_bytes / 8},
             std::move(m.memory)};
-  auto whole = net::slab_pool::build_pool().take(m.body_bytes);
-  auto* to = whole->data();
-  std::memcpy(to, m.at + net::header_bytes, m.size - net::header_bytes);
-  to += m.size - net::header_bytes;
-  for (auto& p : *m.more) {
-    std::memcpy(to, p.at, p.size);
-    to += p.size;
-  }
-  whole->used = m.body_bytes;
-  return {{reinterpret_cast<const uint64_t*>(whole->data()), m.body_bytes / 8}, std::move(whole)};
+  auto whole = net::copy_of(m);
+  return in_one_piece(whole);
 }
 } // namespace
 
@@ -47,8 +37,7 @@ failure local_conversation::start() {
     return {
         errc::no_budget, outcome::not_executed,
         fmt::format("the budget has no {} bytes left for a session (budget-bytes, ration)", ration_.bytes)};
-  session_.account_->wake_at(std::max<uint64_t>(1, ration_.bytes / ration_.grant_at),
-                             std::max<uint64_t>(1, ration_.messages / ration_.grant_at));
+  session_.account_->wake_at_share_of(ration_);
   publish();
   return {};
 }
@@ -62,13 +51,14 @@ void local_conversation::carry(ask& a, const caf::strong_actor_ptr& from) {
   if (!queue_.empty() || !deliver(a, from)) {
     session_.account_->wake_at(1, 1);
     queue_.push_back({std::move(a), from});
+    arm_expiry();
     collect(session_.account_->take());
   }
 }
 
 bool local_conversation::deliver(ask& a, const caf::strong_actor_ptr& from) {
   auto& m = a.message;
-  if (m.body_bytes > session_.env_->link.message_bytes_max) {
+  if (m.count == 1 && m.body_bytes > session_.env_->link.message_bytes_max) {
     session_.refuse(from, a,
                     {errc::message_too_large, outcome::not_executed,
                      fmt::format("{} bytes are above message-max ({})", m.body_bytes,
@@ -89,6 +79,7 @@ bool local_conversation::deliver(ask& a, const caf::strong_actor_ptr& from) {
     return false;
   }
   session_.gate_->release(m.cost(), m.count);
+  a.from_teller = nullptr;
   if (a.token == 0 && m.count > 1) {
     deliver_run(m);
     return true;
@@ -140,8 +131,7 @@ result<uint32_t> local_conversation::open_call(const ask& a, const caf::strong_a
   auto generation = static_cast<uint16_t>(
       c.generation == 0xffff ? 1 : c.generation + 1); // or an id were 0, which is no call
   c = {from, a.token, a.deadline, room, generation, true};
-  if (a.deadline != net::time_point::max() && !timer_)
-    timer_ = session_.loop_.at(session_.loop_.now() + deadline_grain, [this] { expire(); });
+  arm_expiry();
   return uint32_t{c.generation} << 16 | slot;
 }
 
@@ -160,9 +150,9 @@ void local_conversation::answer(struct answer& a) {
     return; // given up
   auto& c = calls_[slot];
   auto token = c.token;
-  if (!a.message) {
+  if (auto why = a.message ? fund_reply(c, a.message) : std::move(a.why); why.code != errc::none) {
     session_.loop_.inbound().give(net::charge::reply_room, c.room_bytes);
-    return close_call(c, slot, reply{token, std::move(a.why)});
+    return close_call(c, slot, reply{token, std::move(why)});
   }
   session_.account_->hold();
   auto [view, memory] = in_one_piece(a.message);
@@ -170,41 +160,58 @@ void local_conversation::answer(struct answer& a) {
              reply{token, delivery::reply(view, std::move(memory), session_.account_, c.room_bytes)});
 }
 
+failure local_conversation::fund_reply(call& c, const net::outgoing& m) {
+  auto most = session_.env_->link.message_bytes_max;
+  if (m.body_bytes > most)
+    return {errc::message_too_large, outcome::done,
+            fmt::format("a reply of {} bytes is above message-max ({})", m.body_bytes, most)};
+  if (m.cost() <= c.room_bytes)
+    return {};
+  auto more = m.cost() - c.room_bytes;
+  if (!session_.loop_.inbound().take(net::charge::reply_room, more))
+    return {errc::no_budget, outcome::done, fmt::format("the budget has no {} bytes for the reply", more)};
+  c.room_bytes += more;
+  return {};
+}
+
 void local_conversation::give_up(uint64_t token, const caf::strong_actor_ptr& from) {
   for (uint32_t slot = 0; slot < calls_.size(); ++slot)
     if (auto& c = calls_[slot]; c.open && c.token == token && c.who == from) {
+      session_.on_cancelled(uint32_t{c.generation} << 16 | slot);
       session_.loop_.inbound().give(net::charge::reply_room, c.room_bytes);
       return close_call(c, slot,
                         reply{token, failure{errc::cancelled, outcome::unknown, "cancelled by the caller"}});
     }
-  for (auto i = queue_.begin(); i != queue_.end(); ++i)
-    if (i->what.token == token && i->from == from) {
-      session_.gate_->release(i->what.message.cost(), 1);
-      session_.tell_failure(from, i->what,
-                            {errc::cancelled, outcome::not_executed, "cancelled by the caller"});
-      queue_.erase(i);
-      return;
-    }
+  for (auto& w : queue_.take_call(token, from))
+    fail(w, {errc::cancelled, outcome::not_executed, "cancelled by the caller"});
+}
+
+void local_conversation::fail(waiting_list::item& w, const failure& why) {
+  session_.gate_->release(w.what.message.cost(), w.what.message.count);
+  session::tell_failure(w.from, w.what, why);
+}
+
+void local_conversation::arm_expiry() {
+  if (timer_ || (open_calls_ == 0 && queue_.deadline() == net::time_point::max()))
+    return;
+  timer_ = session_.loop_.at(session_.loop_.now() + deadline_grain, [this] {
+    timer_ = 0;
+    expire();
+    arm_expiry();
+  });
 }
 
 void local_conversation::expire() {
-  timer_ = 0;
   auto now = session_.loop_.now();
   for (uint32_t slot = 0; slot < calls_.size(); ++slot)
     if (auto& c = calls_[slot]; c.open && c.deadline <= now) {
+      session_.on_cancelled(uint32_t{c.generation} << 16 | slot);
       session_.loop_.inbound().give(net::charge::reply_room, c.room_bytes);
       close_call(c, slot, reply{c.token, expired});
     }
-  bool again = open_calls_ > 0 || !queue_.empty();
-  while (!queue_.empty() && queue_.front().what.deadline <= now) {
-    auto w = std::move(queue_.front());
-    queue_.pop_front();
-    session_.gate_->release(w.what.message.cost(), w.what.message.count);
-    session_.tell_failure(w.from, w.what,
-                          {errc::deadline_exceeded, outcome::not_executed, "not sent within the deadline"});
-  }
-  if (again)
-    timer_ = session_.loop_.at(now + deadline_grain, [this] { expire(); });
+  if (queue_.deadline() <= now)
+    for (auto& w : queue_.take_expired(now))
+      fail(w, {errc::deadline_exceeded, outcome::not_executed, "not sent within the deadline"});
 }
 
 void local_conversation::collect(const account::returned& r) {
@@ -214,8 +221,7 @@ void local_conversation::collect(const account::returned& r) {
   if (r.reply_bytes)
     session_.loop_.inbound().give(net::charge::reply_room, r.reply_bytes);
   while (!queue_.empty()) {
-    auto next = std::move(queue_.front()); // delivering it may end the session, and with it the queue
-    queue_.pop_front();
+    auto next = queue_.pop_front(); // delivering it may end the session, and with it the queue
     if (!deliver(next.what, next.from)) {
       queue_.push_front(std::move(next));
       break;
@@ -224,8 +230,7 @@ void local_conversation::collect(const account::returned& r) {
       return;
   }
   if (queue_.empty() && !closing_)
-    session_.account_->wake_at(std::max<uint64_t>(1, ration_.bytes / ration_.grant_at),
-                               std::max<uint64_t>(1, ration_.messages / ration_.grant_at));
+    session_.account_->wake_at_share_of(ration_);
   publish();
   session_.wake_producer();
   finish_if_done();
@@ -276,10 +281,8 @@ void local_conversation::end(const failure& why) {
           reply{c.token, failure{why.code, outcome::unknown, why.text}});
     }
   open_calls_ = 0;
-  for (auto& w : std::exchange(queue_, {})) {
-    session_.gate_->release(w.what.message.cost(), w.what.message.count);
-    session_.tell_failure(w.from, w.what, why);
-  }
+  for (auto& w : queue_.take_all())
+    fail(w, why);
   if (session_.target_.stream && opened_) {
     put(port_.to, nullptr,
         stream_event{stream_event::type::ended, session_.account_,
@@ -291,12 +294,8 @@ void local_conversation::end(const failure& why) {
   if (!std::exchange(funded_, false))
     return;
   auto& budget = session_.loop_.inbound();
-  if (large_bytes_)
-    budget.give(net::charge::large, std::exchange(large_bytes_, 0));
-  if (held <= ration_.bytes)
-    budget.give(net::charge::session, ration_.bytes - held);
-  else
-    budget.take(net::charge::session, held - ration_.bytes); // no more than was just given
+  budget.move(net::charge::large, net::charge::session, large_bytes_);
+  budget.give(net::charge::session, ration_.bytes + std::exchange(large_bytes_, 0) - held);
 }
 
 } // namespace weir::actors

@@ -31,6 +31,10 @@ private:
   };
   /// True: it went to the service (or its call has failed). False: no credit.
   bool deliver(ask& a, const caf::strong_actor_ptr& from);
+  void fail(waiting_list::item& w, const failure& why);
+  void arm_expiry();
+  /// Charges what a reply takes beyond its room. Why not, else none.
+  failure fund_reply(call& c, const net::outgoing& m);
   void deliver_run(const net::outgoing& run);
   bool covered(const net::outgoing& m) const { return sent_.plus(m.cost(), m.count).within(limit()); }
   net::position limit() const { return consumed_.plus(ration_.bytes, ration_.messages); }
@@ -47,7 +51,7 @@ private:
   net::position sent_, consumed_;
   std::vector<call> calls_;
   std::vector<uint32_t> free_;
-  std::deque<session::waiting> queue_;
+  waiting_list queue_;
   size_t open_calls_ = 0;
   uint64_t large_bytes_ = 0; // what one message takes beyond the ration
   net::loop::timer_id timer_ = 0;

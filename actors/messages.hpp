@@ -1,12 +1,14 @@
 #pragma once
 // What the actors of one process send each other. None of it leaves the process.
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <caf/actor.hpp>
+#include <caf/actor_addr.hpp>
 
 #include "actors/caf.hpp"
 #include "actors/credit.hpp"
@@ -18,19 +20,33 @@ namespace weir::actors {
 // CAF instantiates the copy of every message type; those that own credit or memory are moved into one mailbox
 // and never copied.
 
+/// Who sends one-way messages to a session, and how many of them were lost: at most one note is on its way,
+/// whatever happens to how many messages. Shared by the sender and all that have its messages.
+struct teller {
+  caf::actor_addr who;
+  caf::actor_id session = 0;
+  std::atomic<uint64_t> lost{0};
+};
+/// Any thread.
+void tell_lost(const std::shared_ptr<teller>& t, uint64_t messages);
+
 /// A message for a session to carry, from an actor that is not on its loop (one that is calls
-/// `session::carry`).
+/// `session::carry`). One that dies in the mailbox of a session that is over answers its sender itself.
 struct ask {
   net::outgoing message;
   uint64_t token = 0; ///< of the caller's choice; 0: one way, no answer
   net::time_point deadline = net::time_point::max();
   uint32_t reply_room_bytes = 0;
   net::lane in_lane = net::lane::normal;
+  std::shared_ptr<teller> from_teller; ///< of a one-way message that belongs to no stream; who takes charge
+                                       ///< of the message takes it out
+  caf::strong_actor_ptr bounce_to; ///< the caller, while nobody has taken charge of the call
 
   ask() = default;
   ask(ask&&) = default;
   ask& operator=(ask&&) = default;
   ask(const ask&) { std::abort(); }
+  ~ask();
 };
 
 /// To a caller: its call `token` is over.
@@ -121,10 +137,9 @@ struct outlet_event {
   failure why;           ///< of `failed`
 };
 
-/// To a sender of one-way messages: `count` of them were not queued; 0: as many as it has noted itself.
+/// To a sender of one-way messages: see what was lost.
 struct undelivered_note {
-  caf::actor_id session = 0;
-  uint64_t count = 0;
+  std::shared_ptr<teller> about;
 };
 
 /// To a session: its user is done with it.
@@ -136,6 +151,10 @@ struct abort_session {
 /// To a session, from itself: end as an actor.
 struct end_session {
   failure why;
+};
+/// To a caller, from itself: make the call again.
+struct retry_call {
+  uint64_t token = 0;
 };
 /// To a caller: give up the call.
 struct cancel_call {
@@ -201,6 +220,7 @@ CAF_ADD_TYPE_ID(weir, (weir::actors::return_mailbox))
 CAF_ADD_TYPE_ID(weir, (weir::actors::serve_service))
 CAF_ADD_TYPE_ID(weir, (weir::actors::borrow))
 CAF_ADD_TYPE_ID(weir, (weir::actors::lent))
+CAF_ADD_TYPE_ID(weir, (weir::actors::retry_call))
 CAF_END_TYPE_ID_BLOCK(weir)
 
 WEIR_LOCAL_MESSAGE(weir::actors::ask)
@@ -220,3 +240,4 @@ WEIR_LOCAL_MESSAGE(weir::actors::return_mailbox)
 WEIR_LOCAL_MESSAGE(weir::actors::serve_service)
 WEIR_LOCAL_MESSAGE(weir::actors::borrow)
 WEIR_LOCAL_MESSAGE(weir::actors::lent)
+WEIR_LOCAL_MESSAGE(weir::actors::retry_call)

@@ -14,7 +14,7 @@ namespace weir::actors {
 namespace {
 constexpr uint64_t copied_below_bytes = 4 << 10; // from slabs that pin too much
 constexpr size_t small_slab_bytes = 16 << 10;
-uint32_t slot_of(uint32_t call) { return call & 0xffff; }
+constexpr net::duration deadline_grain = std::chrono::milliseconds{10};
 } // namespace
 
 session::session(caf::actor_config& cfg, loop& l, environment_ptr env, target to)
@@ -43,7 +43,10 @@ caf::behavior session::make_behavior() {
   loop_.sessions.insert(this);
   if (stage_ == stage::unbound)
     look_up();
-  return {[this](ask& a) { carry(std::move(a), current_sender()); },
+  return {[this](ask& a) {
+            a.bounce_to = nullptr;
+            carry(std::move(a), current_sender());
+          },
           [this](const cancel_call& c) { give_up(c.token, current_sender()); },
           [this](answers& a) { link::answer_all(a); },
           [this](found_service& f) { on_found(f); },
@@ -59,8 +62,8 @@ caf::behavior session::make_behavior() {
 
 void session::on_exit() {
   if (stage_ != stage::over)
-    finish({errc::shutting_down, outcome::unknown, "the session was stopped"}, 0);
-  producer_ = last_teller_ = nullptr;
+    end_now({errc::session_aborted, outcome::unknown, "the session was stopped"});
+  producer_ = nullptr;
   service_ = nullptr;
   self_ = nullptr;
 }
@@ -111,6 +114,8 @@ void session::next_peer(failure why) {
 }
 
 void session::bind(link* l) {
+  if (stage_ == stage::over)
+    return; // its user gave it up while it waited for the link
   link_ = l;
   stage_ = stage::opening;
   if (auto why = l->open(*this); why.code != errc::none)
@@ -118,6 +123,8 @@ void session::bind(link* l) {
 }
 
 void session::fail(const failure& why) {
+  if (stage_ == stage::over)
+    return;
   link_ = nullptr;
   stage_ = stage::unbound;
   if (next_peer_ < target_.peers.size())
@@ -148,7 +155,7 @@ void session::carry(ask a, const caf::strong_actor_ptr& from) {
   case stage::unbound:
   case stage::opening:
     waiting_.push_back({std::move(a), from});
-    return;
+    return arm_expiry();
   case stage::over:
     gate_->release(a.message.cost(), a.message.count);
     return tell_failure(from, a, {errc::session_closed, outcome::not_executed, "the session is over"});
@@ -164,18 +171,23 @@ void session::carry_remote(ask& a, const caf::strong_actor_ptr& from) {
     return retry_later();
   }
   if (a.token == 0) {
-    if (!target_.stream)
-      last_teller_ = from;
-    if (auto r = link_->protocol().post(*protocol_, std::move(a.message), a.in_lane); !r)
+    auto r = link_->protocol().post(*protocol_, std::move(a.message), a.in_lane, note_teller(a.from_teller));
+    if (!r)
       why = r.error();
-  } else if (auto r = link_->protocol().call(*protocol_, std::move(a.message),
-                                             {a.token, a.deadline, a.reply_room_bytes, a.in_lane})) {
-    set_caller(*r, from, a.token);
   } else {
-    why = r.error();
+    auto ticket = add_caller(from, a.token);
+    auto r = link_->protocol().call(*protocol_, std::move(a.message),
+                                    {ticket, a.deadline, a.reply_room_bytes, a.in_lane});
+    callers_[ticket].call = r ? *r : 0;
+    if (!r) {
+      free_tickets_.push_back(ticket);
+      callers_[ticket].who = nullptr;
+      why = r.error();
+    }
   }
   if (why.code != errc::none)
     return refuse(from, a, cost, count, why);
+  a.from_teller = nullptr;
   in_queue_bytes_ += cost;
   in_queue_messages_ += count;
   link_->note_queued(*this);
@@ -183,19 +195,27 @@ void session::carry_remote(ask& a, const caf::strong_actor_ptr& from) {
 }
 
 /// A message that cannot be carried. A stream with a hole in it is no stream: it ends with the reason.
-void session::refuse(const caf::strong_actor_ptr& from, const ask& a, uint64_t cost, uint64_t count,
+void session::refuse(const caf::strong_actor_ptr& from, ask& a, uint64_t cost, uint64_t count,
                      const failure& why) {
   gate_->release(cost, count);
+  a.message.count = static_cast<uint32_t>(count);
   if (!target_.stream || stage_ == stage::over)
     return tell_failure(from, a, why);
   abort(why);
 }
 
 void session::abort(const failure& why) {
-  if (stage_ == stage::remote) {
-    link_->protocol().abort(*protocol_, why.code, why.text);
-    link_->touch();
-  }
+  if (stage_ != stage::remote)
+    return finish(why, 0);
+  gate_->end();
+  link_->protocol().abort(*protocol_, why.code,
+                          why.text); // its events say what was lost, then that it is over
+  link_->touch();
+}
+
+void session::end_now(const failure& why) {
+  if (stage_ == stage::remote)
+    abort(why);
   finish(why, 0);
 }
 
@@ -217,37 +237,84 @@ void session::retry_later() {
   });
 }
 
-void session::set_caller(uint32_t call, const caf::strong_actor_ptr& from, uint64_t token) {
-  auto slot = slot_of(call);
-  if (callers_.size() <= slot)
-    callers_.resize(slot + 1);
-  callers_[slot] = {from, token, call};
+uint32_t session::add_caller(const caf::strong_actor_ptr& from, uint64_t token) {
+  if (free_tickets_.empty()) {
+    free_tickets_.push_back(static_cast<uint32_t>(callers_.size()));
+    callers_.emplace_back();
+  }
+  auto ticket = free_tickets_.back();
+  free_tickets_.pop_back();
+  callers_[ticket] = {from, token, 0};
+  return ticket;
 }
 
-void session::tell_failure(const caf::strong_actor_ptr& to, const ask& a, const failure& why) {
+/// The reply to fill in, and whom it is for.
+reply session::end_caller(uint64_t ticket, caf::strong_actor_ptr& who) {
+  auto& c = callers_[ticket];
+  who = std::exchange(c.who, nullptr);
+  free_tickets_.push_back(static_cast<uint32_t>(ticket));
+  return {c.token, failure{}};
+}
+
+/// What the mux knows a one-way message by, should it be lost. Those who have gone are forgotten now and
+/// then.
+uint64_t session::note_teller(std::shared_ptr<teller> t) {
+  if (!t)
+    return 0;
+  if (tellers_.size() >= tellers_kept_ && in_queue_messages_ == 0) {
+    tellers_.clear();
+    tellers_kept_ = 16;
+  } else if (tellers_.size() >= tellers_kept_) {
+    tellers_kept_ *= 2;
+  }
+  auto token = reinterpret_cast<uintptr_t>(t.get());
+  tellers_.try_emplace(token, std::move(t));
+  return token;
+}
+
+void session::tell_failure(const caf::strong_actor_ptr& to, ask& a, const failure& why) {
   if (a.token != 0)
     put(to, nullptr, reply{a.token, why});
   else
-    put(to, nullptr, undelivered_note{id(), a.message.count});
+    tell_lost(std::exchange(a.from_teller, nullptr), a.message.count);
 }
 
 void session::drain_waiting() {
-  auto all = std::exchange(waiting_, {});
-  for (auto& w : all)
+  for (auto& w : waiting_.take_all())
     carry(std::move(w.what), w.from);
 }
 
+void session::fail_waiting(waiting_list::item& w, const failure& why) {
+  gate_->release(w.what.message.cost(), w.what.message.count);
+  tell_failure(w.from, w.what, why);
+}
+
 void session::fail_waiting(const failure& why) {
-  auto all = std::exchange(waiting_, {});
-  for (auto& w : all) {
-    gate_->release(w.what.message.cost(), w.what.message.count);
-    tell_failure(w.from, w.what, why);
-  }
+  for (auto& w : waiting_.take_all())
+    fail_waiting(w, why);
+}
+
+/// What waits is given up when its deadline has passed, however long the session takes to open.
+void session::arm_expiry() {
+  if (expiry_ || waiting_.deadline() == net::time_point::max())
+    return;
+  expiry_ = loop_.at(std::max(waiting_.deadline(), loop_.now() + deadline_grain), [this] {
+    expiry_ = 0;
+    expire();
+  });
+}
+
+void session::expire() {
+  for (auto& w : waiting_.take_expired(loop_.now()))
+    fail_waiting(w, {errc::deadline_exceeded, outcome::not_executed, "the session did not open in time"});
+  arm_expiry();
 }
 
 void session::give_up(uint64_t token, const caf::strong_actor_ptr& from) {
   if (stage_ == stage::local)
     return local_->give_up(token, from);
+  for (auto& w : waiting_.take_call(token, from))
+    return fail_waiting(w, {errc::cancelled, outcome::not_executed, "cancelled by the caller"});
   for (auto& c : callers_)
     if (c.who == from && c.token == token) {
       link_->protocol().cancel(*protocol_, c.call, errc::cancelled);
@@ -270,25 +337,29 @@ void session::answer_call(answer& a) {
 // ---- what the link brings
 
 void session::on_reply(net::event& e, const net::slab_ref& read_memory) {
-  auto& c = callers_[slot_of(e.call)];
+  caf::strong_actor_ptr who;
+  auto r = end_caller(e.token, who);
   account_->hold();
-  put(std::exchange(c.who, nullptr), nullptr,
-      reply{e.token,
-            delivery::reply(e.message, e.memory ? std::move(e.memory) : read_memory, account_, e.cost)});
+  r.in = delivery::reply(e.message, e.memory ? std::move(e.memory) : read_memory, account_, e.cost);
+  put(who, nullptr, std::move(r));
 }
 
 void session::on_failed(net::event& e) {
   if (e.call == 0)
-    return on_refused_message(*e.why);
-  auto& c = callers_[slot_of(e.call)];
-  put(std::exchange(c.who, nullptr), nullptr, reply{e.token, *e.why});
+    return on_lost_message(e);
+  caf::strong_actor_ptr who;
+  auto r = end_caller(e.token, who);
+  r.why = *e.why;
+  put(who, nullptr, std::move(r));
 }
 
-/// A queued one-way message that the peer could not fund. A stream with a hole in it is no stream: it ends.
-void session::on_refused_message(const failure& why) {
-  if (!target_.stream)
-    return put(last_teller_, nullptr, undelivered_note{id(), 1});
-  abort(why);
+/// Queued one-way messages that the peer could not fund, or that were queued when the session ended. A stream
+/// with a hole in it is no stream: it ends.
+void session::on_lost_message(net::event& e) {
+  if (target_.stream)
+    return abort(*e.why);
+  if (auto t = tellers_.find(e.token); t != tellers_.end())
+    tell_lost(t->second, e.count);
 }
 
 void session::on_arrival(net::event& e, const net::slab_ref& read_memory) {
@@ -372,11 +443,9 @@ void session::finish(const failure& why, uint64_t consumed) {
     if (c.who)
       put(std::exchange(c.who, nullptr), nullptr,
           reply{c.token, failure{told.code, outcome::unknown, told.text}});
-  if (producer_) {
-    outlet_event e{why.code == errc::none ? outlet_event::type::closed : outlet_event::type::failed, outlet_,
-                   consumed, why};
-    put(std::exchange(producer_, nullptr), nullptr, std::move(e));
-  }
+  tell_producer({why.code == errc::none ? outlet_event::type::closed : outlet_event::type::failed, outlet_,
+                 consumed, why});
+  producer_ = nullptr;
   if (accepted && target_.stream && stream_opened_) {
     put(port_->to, nullptr, stream_event{stream_event::type::ended, account_, why});
   }
@@ -397,8 +466,9 @@ void session::finish(const failure& why, uint64_t consumed) {
   protocol_ = nullptr;
   port_ = nullptr;
   loop_.sessions.erase(this);
-  if (retry_)
-    loop_.cancel(std::exchange(retry_, 0));
+  for (auto* t : {&retry_, &expiry_})
+    if (*t)
+      loop_.cancel(std::exchange(*t, 0));
   put(caf::strong_actor_ptr{ctrl()}, nullptr, end_session{why});
 }
 
@@ -432,33 +502,37 @@ void session::collect() {
   auto r = account_->take();
   if (stage_ == stage::local)
     return local_->collect(r);
-  if (stage_ == stage::remote && protocol_) {
+  if (stage_ != stage::remote || !protocol_)
+    return loop_.give_back(r);
+  do {
     loop_.unconsumed_bytes -= r.bytes;
     if (r.bytes)
       link_->protocol().consumed(*protocol_, r.bytes, r.messages);
     if (r.reply_bytes)
       link_->protocol().reply_died(r.reply_bytes);
-    update_wake();
-    link_->touch();
-    return;
-  }
-  loop_.give_back(r);
+    if (!update_wake())
+      break;
+    r = account_->take(); // what came back before it would have woken us
+  } while (r.bytes || r.messages || r.reply_bytes);
+  link_->touch();
 }
+
+void session::on_peer_blocked() { collect(); }
 
 /// The loop hears of returned credit at a quarter of the ration; of every bit while the peer waits for it or
 /// the end is near.
-void session::update_wake() {
+bool session::update_wake() {
   if (!protocol_)
-    return;
+    return false;
   auto& in = protocol_->in();
   bool every = in.peer_is_blocked() || protocol_->now() != net::session::state::open ||
                protocol_->peer_closed();
-  auto& o = in.options();
+  auto before = account_->wake_bytes();
   if (every)
     account_->wake_at(1, 1);
   else
-    account_->wake_at(std::max<uint64_t>(1, o.bytes / o.grant_at),
-                      std::max<uint64_t>(1, o.messages / o.grant_at));
+    account_->wake_at_share_of(in.options());
+  return account_->wake_bytes() < before;
 }
 
 void session::settle_gate() {
@@ -477,7 +551,11 @@ void session::wake_producer() {
   if (!producer_ || gate_->session_id() == 0 || !gate_->wanted() || !gate_->has_much_room())
     return;
   if (gate_->take_wanted())
-    put(producer_, nullptr, outlet_event{outlet_event::type::credit, outlet_, 0, {}});
+    tell_producer({outlet_event::type::credit, outlet_, 0, {}});
+}
+
+void session::tell_producer(outlet_event e) {
+  put(producer_, nullptr, std::move(e));
 }
 
 } // namespace weir::actors

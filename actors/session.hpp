@@ -2,11 +2,13 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "actors/environment.hpp"
 #include "actors/loop.hpp"
 #include "actors/messages.hpp"
+#include "actors/waiting.hpp"
 #include "net/mux.hpp"
 #include "net/uri.hpp"
 
@@ -61,14 +63,14 @@ public:
 
   // ---- from user actors, on the loop
   /// Carries a call or a one-way message that was admitted by the gate. The answer comes to `from` as a
-  /// `reply`. One-way messages that cannot be queued come back as an `undelivered_note`.
+  /// `reply`. One-way messages that are lost are told to their teller.
   void carry(ask a, const caf::strong_actor_ptr& from);
   void give_up(uint64_t token, const caf::strong_actor_ptr& from);
   /// Answers a request that arrived here.
   void answer_call(answer& a);
   /// Says who produces on this session: it gets `outlet_event`s.
-  void set_producer(caf::strong_actor_ptr producer, uint64_t outlet) {
-    producer_ = std::move(producer);
+  void set_producer(const caf::strong_actor_ptr& producer, uint64_t outlet) {
+    producer_ = producer;
     outlet_ = outlet;
   }
   /// The user is done: what is queued still leaves, then the session ends.
@@ -85,6 +87,10 @@ public:
   void on_failed(net::event& e);
   void on_arrival(net::event& e, const net::slab_ref& read_memory);
   void on_credit();
+  /// The peer waits for credit: every bit of it is told at once.
+  void on_peer_blocked();
+  /// The caller of a request that came here has given it up.
+  void on_cancelled(uint32_t call) { account_->cancel(call, env_->link.calls_max); }
   void on_finished();
   void on_ended(const failure& why, uint64_t consumed);
   /// After a write: what has left frees room in the gate.
@@ -103,10 +109,6 @@ public:
 
 private:
   friend class local_conversation;
-  struct waiting {
-    ask what;
-    caf::strong_actor_ptr from;
-  };
   enum class stage : uint8_t { unbound, opening, remote, local, over };
 
   void look_up();
@@ -115,20 +117,27 @@ private:
   void carry_remote(ask& a, const caf::strong_actor_ptr& from);
   void drain_waiting();
   void tell_opened();
-  void on_refused_message(const failure& why);
+  void on_lost_message(net::event& e);
+  void end_now(const failure& why);
   void fail_waiting(const failure& why);
   void wake_producer();
-  void set_caller(uint32_t call, const caf::strong_actor_ptr& from, uint64_t token);
-  void update_wake();
+  void tell_producer(outlet_event e);
+  uint32_t add_caller(const caf::strong_actor_ptr& from, uint64_t token);
+  reply end_caller(uint64_t ticket, caf::strong_actor_ptr& who);
+  uint64_t note_teller(std::shared_ptr<teller> t);
+  void arm_expiry();
+  void expire();
+  void fail_waiting(waiting_list::item& w, const failure& why);
+  /// True: the loop is to be woken earlier than before.
+  bool update_wake();
   void finish(const failure& why, uint64_t consumed);
-  void refuse(const caf::strong_actor_ptr& from, const ask& a, uint64_t cost, uint64_t count,
-              const failure& why);
-  void refuse(const caf::strong_actor_ptr& from, const ask& a, const failure& why) {
+  void refuse(const caf::strong_actor_ptr& from, ask& a, uint64_t cost, uint64_t count, const failure& why);
+  void refuse(const caf::strong_actor_ptr& from, ask& a, const failure& why) {
     refuse(from, a, a.message.cost(), a.message.count, why);
   }
   bool has_outbound_room(uint64_t cost) const;
   void retry_later();
-  void tell_failure(const caf::strong_actor_ptr& to, const ask& a, const failure& why);
+  static void tell_failure(const caf::strong_actor_ptr& to, ask& a, const failure& why);
 
   loop& loop_;
   const environment_ptr env_;
@@ -143,17 +152,19 @@ private:
   service_port* port_ = nullptr; // of the service, on the accepting side
   caf::actor service_;
   uint64_t mailbox_messages_ = 0;
-  std::deque<waiting> waiting_;
+  waiting_list waiting_;
   struct caller {
     caf::strong_actor_ptr who;
     uint64_t token = 0;
     uint32_t call = 0;
   };
-  std::vector<caller> callers_; // by the slot of the call
-  caf::strong_actor_ptr producer_;
-  caf::strong_actor_ptr last_teller_; // hears of one-way messages that are refused late
+  std::vector<caller> callers_; // by ticket, which is the token that the mux knows; each is over exactly once
+  std::vector<uint32_t> free_tickets_;
+  std::unordered_map<uint64_t, std::shared_ptr<teller>> tellers_; // of what is queued, by their address
+  size_t tellers_kept_ = 16;
+  caf::strong_actor_ptr producer_; // lives as long as its stream; one that ends abandons its outlets
   uint64_t outlet_ = 0;
-  net::loop::timer_id retry_ = 0;
+  net::loop::timer_id retry_ = 0, expiry_ = 0;
   uint64_t in_queue_bytes_ = 0, in_queue_messages_ = 0; // admitted and given to the mux
   std::atomic<bool> claimed_{false};
   bool queued_noted_ = false;

@@ -51,6 +51,22 @@ bool outgoing::extend(const outgoing& next) {
 
 // ---- building
 
+outgoing copy_of(const outgoing& m) {
+  outgoing out;
+  out.memory = slab_pool::build_pool().take(header_bytes + m.body_bytes);
+  out.at = out.memory->data();
+  out.size = header_bytes + m.body_bytes;
+  out.body_bytes = m.body_bytes;
+  out.memory->used = out.size;
+  std::memcpy(out.at, m.at, m.size);
+  auto* to = out.at + m.size;
+  for (const auto& p : m.more ? *m.more : std::vector<outgoing::piece>{}) {
+    std::memcpy(to, p.at, p.size);
+    to += p.size;
+  }
+  return out;
+}
+
 message_builder::message_builder(size_t expected_bytes) : first_(std::move(current)) {
   auto wanted = (expected_bytes + prefix_bytes + guess_slack_bytes + 7) / 8 * 8;
   if (room_in(first_) < wanted) {

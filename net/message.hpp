@@ -38,6 +38,9 @@ struct outgoing {
   bool extend(const outgoing& next);
 };
 
+/// A copy of `m` in one piece, with room for a header of its own. Precondition: a single message.
+outgoing copy_of(const outgoing& m);
+
 /// A message in a run is at most this long, which is less than every peer takes in one frame.
 constexpr uint32_t run_message_bytes_max = control_bytes_max;
 

@@ -84,8 +84,8 @@ void mux::refuse(session& s, errc reason, std::string text, bool retryable) {
 void mux::close(session& s) { state_->close(s); }
 void mux::abort(session& s, errc reason, std::string text) { state_->abort(s, reason, std::move(text)); }
 
-result<void> mux::post(session& s, outgoing m, lane in_lane) {
-  return state_->post(s, std::move(m), in_lane);
+result<void> mux::post(session& s, outgoing m, lane in_lane, uint64_t token) {
+  return state_->post(s, std::move(m), in_lane, token);
 }
 result<uint32_t> mux::call(session& s, outgoing m, const call_request& r) {
   return state_->call(s, std::move(m), r);

@@ -55,18 +55,19 @@ enum class side : uint8_t { dialled, accepted };
 /// `take_events`.
 struct event {
   enum class type : uint8_t {
-    ready,    ///< hello is done: see `peer()`
-    open,     ///< the peer opens `on`: answer with `accept` or `refuse` (see on->service(), on->interface(),
-              ///< on->is_stream())
-    opened,   ///< our `open` was accepted
-    request,  ///< a call to answer with `reply`: call, deadline, message
-    item,     ///< a one-way message
-    reply,    ///< the answer to the call `token`; `cost` is its reply room, given back with `reply_died`
-    failed,   ///< the call `token` has ended without a reply: why. With call 0: a one-way message that was
-              ///< queued will not leave
-    credit,   ///< `on` had refused or queued something and may send again; on a stream opened here also after
-              ///< every grant
-    finished, ///< the peer sends nothing more on `on` (it closed its direction)
+    ready,   ///< hello is done: see `peer()`
+    open,    ///< the peer opens `on`: answer with `accept` or `refuse` (see on->service(), on->interface(),
+             ///< on->is_stream())
+    opened,  ///< our `open` was accepted
+    request, ///< a call to answer with `reply`: call, deadline, message
+    item,    ///< a one-way message
+    reply,   ///< the answer to the call `token`; `cost` is its reply room, given back with `reply_died`
+    failed,  ///< the call `token` has ended without a reply: why. With call 0: `count` one-way messages that
+             ///< were queued under `token` will not arrive (streams are told by `ended` alone what they lose)
+    blocked, ///< the peer waits for credit on `on`: what comes back should be told (`consumed`) at once
+    credit,  ///< `on` had refused or queued something and may send again; on a stream opened here also after
+             ///< every grant
+    finished,  ///< the peer sends nothing more on `on` (it closed its direction)
     cancelled, ///< the caller gave the request `call` up; its reply would be dropped
     ended, ///< `on` is over and forgotten: why (none: closed by both). Calls still open were failed before.
            ///< Not told of a session that was refused here.
@@ -77,6 +78,7 @@ struct event {
   lane in_lane = lane::normal;
   uint32_t call = 0;
   session* on = nullptr;
+  uint32_t count = 0; ///< of `failed`
   uint64_t token = 0; ///< of the caller's choice; for `ended` of a closed stream: the messages that the peer
                       ///< consumed
   message_view message{}; ///< well formed; in the bytes given to `receive`, or in `memory`
@@ -149,8 +151,8 @@ public:
   // ---- data out
   /// Queues a one-way message or run of them. False: not queued (outbound ledger full); on a session that is
   /// closed it is dropped and false, too. A message above the peer's limit is refused with
-  /// `message_too_large` before: check `message_bytes_max`.
-  result<void> post(session& s, outgoing m, lane in_lane);
+  /// `message_too_large` before: check `message_bytes_max`. `token`: what `failed` names should it not leave.
+  result<void> post(session& s, outgoing m, lane in_lane, uint64_t token = 0);
   /// Queues a request and pays for its reply. The call's id, or why not (too_many_calls, no_budget,
   /// overloaded, message_too_large, session_closed). From here exactly one `reply` or `failed` comes for it.
   result<uint32_t> call(session& s, outgoing m, const call_request& r);

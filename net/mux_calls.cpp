@@ -28,7 +28,7 @@ uint64_t mux::state::room_for(const outgoing& m, const call_request& r) const {
   return std::max({said, uint64_t{r.reply_room_bytes}, reply_room_bytes_min});
 }
 
-result<void> mux::state::post(session& s, outgoing m, lane in_lane) {
+result<void> mux::state::post(session& s, outgoing m, lane in_lane, uint64_t token) {
   assert(m && in_lane != lane::reply);
   if (auto ok = may_queue(s, m); !ok)
     return ok;
@@ -39,7 +39,7 @@ result<void> mux::state::post(session& s, outgoing m, lane in_lane) {
     starve(s);
     return {errc::overloaded, "the send buffer is full"};
   }
-  enqueue(s, std::move(m), in_lane, 0, time_point::max());
+  enqueue(s, std::move(m), in_lane, 0, time_point::max(), token);
   return {};
 }
 
@@ -72,11 +72,12 @@ result<uint32_t> mux::state::call(session& s, outgoing m, const call_request& r)
   return id;
 }
 
-void mux::state::enqueue(session& s, outgoing m, lane in_lane, uint32_t call, time_point deadline) {
+void mux::state::enqueue(session& s, outgoing m, lane in_lane, uint32_t call, time_point deadline,
+                         uint64_t token) {
   s.queued_bytes_ += m.cost();
   s.queued_messages_ += m.count;
   queued_ledger_ += m.cost();
-  s.queues_[static_cast<size_t>(in_lane)].push_back({std::move(m), call, 0, false, 0, deadline});
+  s.queues_[static_cast<size_t>(in_lane)].push_back({std::move(m), call, 0, false, 0, deadline, token});
   activate(s, in_lane);
 }
 
@@ -169,8 +170,11 @@ void mux::state::give_up_queues(session& s) {
   for (size_t i = 0; i < lanes; ++i) {
     auto& queue = s.queues_[i];
     for (size_t k = 0; k < queue.size(); ++k)
-      if (queue[k].message)
+      if (queue[k].message) {
+        fail_queued(s, queue[k],
+                    {errc::session_closed, outcome::not_executed, "the service closed the session"});
         drop_message(s, static_cast<lane>(i), queue[k]);
+      }
     queue.erase_if([](const session::queued& q) { return !q.voided; });
   }
   s.out_.unblock();

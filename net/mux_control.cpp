@@ -172,6 +172,7 @@ void mux::state::on_blocked(session& s, const say::blocked& b) {
   s.in_.peer_blocked(b.state);
   fund_request(s);
   say(s, session::word_grant); // the limit, or why there is none: never silence
+  happened(event::type::blocked, &s);
 }
 
 void mux::state::on_reclaim(session& s, const say::reclaim& r) {

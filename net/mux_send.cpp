@@ -195,6 +195,8 @@ void mux::state::refuse_head(session& s, lane in_lane, errc reason, std::string 
     return fail_call(s, head.call, *e, reason, std::move(text));
   auto& f = happened(event::type::failed, &s);
   f.why = because(reason, outcome::not_executed, std::move(text));
+  f.count = 1;
+  f.token = head.token;
   auto first = split_run(head.message, 1);
   outbound_.release(first.cost());
   queued_ledger_ -= first.cost();

@@ -113,8 +113,9 @@ void mux::state::abort(session& s, errc reason, std::string text) {
 }
 
 void mux::state::finish(session& s, session::state next, std::unique_ptr<failure> why) {
-  fail_calls(s, why ? *why : failure{errc::session_closed, outcome::unknown, {}}, outcome::unknown);
-  drop_queues(s);
+  auto told = why ? *why : failure{errc::session_closed, outcome::unknown, {}};
+  fail_calls(s, told, outcome::unknown);
+  drop_queues(s, told);
   for (auto& part : s.parts_) {
     if (!part.active() || part.discarding())
       continue;
@@ -155,7 +156,17 @@ void mux::state::fail_calls(session& s, const failure& why, outcome of_sent) {
   s.cancels_.clear(), s.cancelleds_.clear(), s.needs_.clear(), s.funds_.clear();
 }
 
-void mux::state::drop_queues(session& s) {
+/// One-way messages that will not arrive. Of one that has left in part nobody knows.
+void mux::state::fail_queued(session& s, const session::queued& q, const failure& why) {
+  if (s.stream_ || q.call != 0 || !q.message)
+    return;
+  auto& f = happened(event::type::failed, &s);
+  f.token = q.token;
+  f.count = q.message.count;
+  f.why = because(why.code, q.sent_bytes == 0 ? outcome::not_executed : outcome::unknown, why.text);
+}
+
+void mux::state::drop_queues(session& s, const failure& why) {
   uint64_t released = 0;
   s.calls_in_.for_each([&](uint32_t, calls_in::entry& e) {
     if (e.parked)
@@ -165,8 +176,10 @@ void mux::state::drop_queues(session& s) {
   for (size_t i = 0; i < lanes; ++i) {
     schedule_.remove(s.members_[i]);
     for (size_t k = 0; k < s.queues_[i].size(); ++k)
-      if (auto& q = s.queues_[i][k]; q.message)
+      if (auto& q = s.queues_[i][k]; q.message) {
         released += q.message.cost();
+        fail_queued(s, q, why);
+      }
     s.queues_[i].clear();
   }
   outbound_.release(released);

@@ -43,14 +43,15 @@ struct mux::state {
   void bury(session& s);
   session* add_session(uint32_t id, bool opened_here);
   void fail_calls(session& s, const failure& why, outcome of_sent);
-  void drop_queues(session& s);
+  void drop_queues(session& s, const failure& why);
+  void fail_queued(session& s, const session::queued& q, const failure& why);
   void go_away(errc reason, std::string text);
   bool drained() const;
   void fail(errc reason, std::string text);
   void go_down(errc reason, std::string text);
 
   // ---- mux_calls.cpp: what users send, calls and answers
-  result<void> post(session& s, outgoing m, lane in_lane);
+  result<void> post(session& s, outgoing m, lane in_lane, uint64_t token);
   result<uint32_t> call(session& s, outgoing m, const call_request& r);
   void cancel(session& s, uint32_t call, errc reason);
   void reply(session& s, uint32_t call, outgoing m);
@@ -58,7 +59,7 @@ struct mux::state {
   bool want_credit(session& s, uint64_t cost);
   uint64_t room_for(const outgoing& m, const call_request& r) const;
   result<void> may_queue(session& s, const outgoing& m);
-  void enqueue(session& s, outgoing m, lane in_lane, uint32_t call, time_point deadline);
+  void enqueue(session& s, outgoing m, lane in_lane, uint32_t call, time_point deadline, uint64_t token = 0);
   void enqueue_reply(session& s, calls_in::entry& e, uint32_t call, outgoing m);
   /// Takes a queued message out; one that has left in part ends with `void`. False: it is not in the queue.
   bool take_out(session& s, lane in_lane, uint32_t call);

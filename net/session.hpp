@@ -67,6 +67,7 @@ private:
     bool voided = false;         ///< given up in the middle: ends with a `void` fragment
     uint32_t promised_bytes = 0; ///< of a voided one: what nobody else may use until the `void` has left
     time_point deadline = time_point::max();
+    uint64_t token = 0; ///< of a one-way message
   };
   /// What must be said of this session: a set, so it is bounded whatever happens before it can be written.
   enum word : uint32_t {

@@ -16,16 +16,15 @@ net::outgoing finish_message(message_out& m, size_t& expected_bytes) {
   return out;
 }
 
-void actor_core::carry(actors::session& s, const caf::actor& handle, actors::ask a) {
-  if (on_loop_of(s))
-    s.carry(std::move(a), self_ptr());
-  else
-    put(handle, self_ptr(), std::move(a));
+void actor_core::carry(const session_guard& to, actors::ask a) {
+  if (on_loop_of(*to.raw()))
+    return to.raw()->carry(std::move(a), self_ptr());
+  if (a.token != 0)
+    a.bounce_to = self_ptr();
+  put(to.handle(), self_ptr(), std::move(a));
 }
 
-uint64_t actor_core::start_call(const ref_base& to, const call_options& o, message_out& m,
-                                uint64_t result_type) {
-  auto& session = *to.guard()->raw();
+uint64_t actor_core::open(const std::shared_ptr<session_guard>& via, uint64_t result_type) {
   if (free_.empty()) {
     free_.push_back(static_cast<uint32_t>(calls_.size()));
     calls_.emplace_back();
@@ -33,61 +32,72 @@ uint64_t actor_core::start_call(const ref_base& to, const call_options& o, messa
   auto slot = free_.back();
   free_.pop_back();
   auto& c = calls_[slot];
-  c.session = to.guard();
+  c.session = via;
   c.result_type = result_type;
   c.open = true;
-  auto token = token_of(++c.generation, slot);
+  return token_of(++c.generation, slot);
+}
 
+uint64_t actor_core::start_call(const ref_base& to, const call_options& o, message_out& m,
+                                uint64_t result_type) {
+  auto via = to.guard();
+  auto token = open(via, result_type);
   actors::ask a;
   a.message = finish_message(m, expected_bytes_);
   a.token = token;
-  a.deadline = now() + (o.timeout.count() > 0 ? net::duration{o.timeout} : session.env().call_timeout);
+  a.deadline = now() + (o.timeout.count() > 0 ? net::duration{o.timeout} : via->raw()->env().call_timeout);
   a.reply_room_bytes = o.reply_room_bytes;
   a.in_lane = static_cast<net::lane>(o.lane);
-  auto& gate = *session.entrance();
-  if (!gate.admit(a.message.cost(), 1)) {
-    net::message_builder::take_back(std::move(a.message));
-    put(self_ptr(), nullptr,
-        actors::reply{
-            token, failure{errc::overloaded, outcome::not_executed,
-                           fmt::format("{} bytes in {} messages wait for the session already (send-buffer)",
-                                       gate.queued_bytes(), gate.queued_messages())}});
-    return token;
-  }
-  carry(session, to.handle(), std::move(a));
+  if (o.idempotent)
+    find(token)->again.reset(
+        new second_try{to, net::copy_of(a.message), a.deadline, a.reply_room_bytes, a.in_lane});
+  send(*via, std::move(a));
   return token;
 }
 
+void actor_core::send(const session_guard& via, actors::ask a) {
+  auto& gate = *via.raw()->entrance();
+  if (gate.admit(a.message.cost(), 1))
+    return carry(via, std::move(a));
+  net::message_builder::take_back(std::move(a.message));
+  put(self_ptr(), nullptr,
+      actors::reply{a.token,
+                    failure{errc::overloaded, outcome::not_executed,
+                            fmt::format("{} bytes in {} messages wait for the session already (send-buffer)",
+                                        gate.queued_bytes(), gate.queued_messages())}});
+}
+
 bool actor_core::start_tell(const ref_base& to, message_out& m, lane l) {
-  auto& session = *to.guard()->raw();
+  auto via = to.guard();
   actors::ask a;
   a.message = finish_message(m, expected_bytes_);
   a.in_lane = static_cast<net::lane>(l);
-  if (session.entrance()->over() || !session.entrance()->admit(a.message.cost(), 1)) {
+  a.from_teller = teller_to(*via);
+  if (!via->raw()->entrance()->admit(a.message.cost(), 1)) {
     net::message_builder::take_back(std::move(a.message));
-    note_undelivered(to.handle().id(), 1);
-    return false;
+    return false; // `a` tells that it is lost
   }
-  carry(session, to.handle(), std::move(a));
+  carry(*via, std::move(a));
   return true;
 }
 
-void actor_core::note_undelivered(caf::actor_id session, uint64_t count) {
-  auto& n = undelivered_[session];
-  if (n == 0)
-    put(self_ptr(), nullptr, actors::undelivered_note{session, 0});
-  n += count;
+const std::shared_ptr<actors::teller>& actor_core::teller_to(const session_guard& to) {
+  if (tellers_.size() >= tellers_kept_) { // those that nobody else keeps any more are forgotten now and then
+    std::erase_if(tellers_, [](auto& t) { return t.second.use_count() == 1 && t.second->lost == 0; });
+    tellers_kept_ = std::max<size_t>(16, 2 * tellers_.size());
+  }
+  auto& t = tellers_[to.handle().id()];
+  if (!t) {
+    t = std::make_shared<actors::teller>();
+    t->who = self_.address();
+    t->session = to.handle().id();
+  }
+  return t;
 }
 
 void actor_core::on_undelivered(const actors::undelivered_note& n) {
-  auto i = undelivered_.find(n.session);
-  undelivered u{n.session, n.count + (i == undelivered_.end() ? 0 : i->second)};
-  if (i != undelivered_.end() && n.count == 0)
-    undelivered_.erase(i);
-  else
-    u.count = n.count;
-  if (u.count > 0)
-    self_.on_undelivered(u);
+  if (auto lost = n.about->lost.exchange(0))
+    self_.on_undelivered({n.about->session, lost});
 }
 
 actor_core::open_call* actor_core::find(uint64_t token) {
@@ -105,6 +115,11 @@ void actor_core::expect(uint64_t token, std::unique_ptr<reply_handler> h) {
 void actor_core::cancel(uint64_t token) {
   auto* c = find(token);
   auto session = c ? c->session.lock() : nullptr;
+  auto again = c ? std::move(c->again) : nullptr; // not once more
+  if (again && again->waiting)
+    return put(
+        self_ptr(), nullptr,
+        actors::reply{token, failure{errc::cancelled, outcome::unknown, "cancelled between two attempts"}});
   if (!session)
     return;
   if (on_loop_of(*session->raw()))
@@ -119,23 +134,30 @@ void actor_core::on_reply(actors::reply& r) {
 }
 
 void actor_core::finish(uint64_t token, open_call& c, actors::reply& r) {
+  net::message_view v;
+  failure why = r.why;
+  if (r.in) {
+    v = r.in.view();
+    message_in in{v.words, v.count};
+    if (in.head().type == net::failure_type())
+      why = net::read_failure(v);
+    else if (in.head().type != c.result_type)
+      why = {errc::wrong_type, outcome::done,
+             fmt::format("the reply has type {:#x}, not {:#x}", in.head().type, c.result_type)};
+  }
+  if (why.code != errc::none && try_again(token, c, why))
+    return;
   auto handler = std::move(c.handler);
-  auto type = c.result_type;
   c.open = false;
   c.session.reset();
+  c.again.reset();
   free_.push_back(static_cast<uint32_t>((token & 0xffffffff) - 1));
   if (!handler)
     return;
-  if (!r.in)
-    return handler->on_failure(r.why);
-  auto& v = r.in.view();
-  message_in in{v.words, v.count};
-  if (in.head().type == net::failure_type())
-    return handler->on_failure(net::read_failure(v));
-  if (in.head().type != type)
-    return handler->on_failure({errc::wrong_type, outcome::done,
-                                fmt::format("the reply has type {:#x}, not {:#x}", in.head().type, type)});
+  if (why.code != errc::none)
+    return handler->on_failure(why);
   try {
+    message_in in{v.words, v.count};
     handler->on_reply(in.body());
   } catch (const kj::Exception& e) { // foreign bytes that are not what they say
     handler->on_failure({errc::malformed_message, outcome::done, e.getDescription().cStr()});
@@ -150,7 +172,9 @@ uint64_t actor_core::add_outlet(outlet_core& o) {
 void actor_core::stop() {
   calls_.clear();
   free_.clear();
-  undelivered_.clear();
+  tellers_.clear();
+  for (auto& [id, o] : outlets_)
+    o->abandon();
 }
 
 } // namespace detail
@@ -167,6 +191,8 @@ actor::actor(caf::actor_config& cfg) : pinnable(cfg), core_(std::make_unique<det
       handle_stream_event(s);
     else if (auto* u = content_as<actors::undelivered_note>(c))
       core_->on_undelivered(*u);
+    else if (auto* again = content_as<actors::retry_call>(c))
+      core_->on_retry(again->token);
   });
 }
 

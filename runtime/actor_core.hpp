@@ -8,18 +8,21 @@
 #include "actors/loop.hpp"
 #include "actors/messages.hpp"
 #include "actors/session.hpp"
+#include "net/backoff.hpp"
 
 namespace weir::detail {
 
 /// What an actor of a user keeps to talk through weir: open calls, outlets. Owner: that actor.
 class actor_core {
 public:
-  explicit actor_core(actor& self) : self_(self), loop_(actors::loop::of(self)) {}
+  explicit actor_core(actor& self) : self_(self), loop_(actors::loop::of(self)), random_(self.id()) {}
 
   uint64_t start_call(const ref_base& to, const call_options& o, message_out& m, uint64_t result_type);
   bool start_tell(const ref_base& to, message_out& m, lane l);
   void expect(uint64_t token, std::unique_ptr<reply_handler> h);
   void cancel(uint64_t token);
+  /// The time has come to make a call again.
+  void on_retry(uint64_t token);
   void on_reply(actors::reply& r);
   void on_outlet_event(const actors::outlet_event& e);
   void on_undelivered(const actors::undelivered_note& n);
@@ -31,15 +34,27 @@ public:
   uint64_t add_outlet(outlet_core& o);
   void remove_outlet(uint64_t id) { outlets_.erase(id); }
   void mark_dirty(uint64_t outlet) { dirty_.push_back(outlet); }
-  void carry(actors::session& s, const caf::actor& handle, actors::ask a);
+  void carry(const session_guard& to, actors::ask a);
   bool on_loop_of(const actors::session& s) const { return loop_ && &s.home() == loop_; }
   caf::strong_actor_ptr self_ptr() const { return caf::strong_actor_ptr{self_.ctrl()}; }
   net::time_point now() const { return loop_ ? loop_->now() : std::chrono::steady_clock::now(); }
   size_t expected_bytes() const { return expected_bytes_; }
 
 private:
+  /// What a call that may be made again needs for it.
+  struct second_try {
+    ref_base to;
+    net::outgoing message; // a copy
+    net::time_point deadline;
+    uint32_t reply_room_bytes = 0;
+    net::lane in_lane = net::lane::normal;
+    net::backoff delay{{std::chrono::milliseconds{10}, std::chrono::seconds{1}}};
+    bool waiting = false;
+    actors::ask ask(uint64_t token) const;
+  };
   struct open_call {
     std::unique_ptr<reply_handler> handler;
+    std::unique_ptr<second_try> again;
     std::weak_ptr<session_guard> session;
     uint64_t result_type = 0;
     uint32_t generation = 0;
@@ -50,7 +65,11 @@ private:
   }
   open_call* find(uint64_t token);
   void finish(uint64_t token, open_call& c, actors::reply& r);
-  void note_undelivered(caf::actor_id session, uint64_t count);
+  uint64_t open(const std::shared_ptr<session_guard>& via, uint64_t result_type);
+  void send(const session_guard& via, actors::ask a);
+  /// True: the call goes on, in a moment.
+  bool try_again(uint64_t token, open_call& c, const failure& why);
+  const std::shared_ptr<actors::teller>& teller_to(const session_guard& to);
 
   actor& self_;
   actors::loop* const loop_;
@@ -59,7 +78,9 @@ private:
   std::unordered_map<uint64_t, outlet_core*> outlets_;
   std::vector<uint64_t> dirty_;
   uint64_t last_outlet_ = 0;
-  std::unordered_map<caf::actor_id, uint64_t> undelivered_; // each has one note on its way
+  std::unordered_map<caf::actor_id, std::shared_ptr<actors::teller>> tellers_; // by session
+  size_t tellers_kept_ = 16;
+  net::splitmix64 random_;
   size_t expected_bytes_ = 256;
 };
 

@@ -245,8 +245,7 @@ std::shared_ptr<detail::session_guard> node::find(std::string name, uint64_t typ
       home = l.get();
   actors::environment_ptr env = s.env;
   auto handle = home->spawn<actors::session>(std::ref(*home), env, std::move(to));
-  auto* raw = static_cast<actors::session*>(caf::actor_cast<caf::abstract_actor*>(handle));
-  return std::make_shared<detail::session_guard>(std::move(handle), raw);
+  return detail::guard_of(std::move(handle));
 }
 
 node_stats node::stats() const {
@@ -338,6 +337,18 @@ void node::stop() {
 
 namespace detail {
 session_guard::~session_guard() { put(handle_, nullptr, actors::close_session{}); }
+
+std::shared_ptr<session_guard> guard_of(caf::actor session) {
+  auto* raw = static_cast<actors::session*>(caf::actor_cast<caf::abstract_actor*>(session));
+  return std::make_shared<session_guard>(std::move(session), raw);
+}
+
+std::shared_ptr<session_guard> session_source::now() {
+  std::lock_guard guard{mutex_};
+  if (current_->raw()->entrance()->over())
+    current_ = guard_of(current_->raw()->sibling());
+  return current_;
+}
 } // namespace detail
 
 } // namespace weir

@@ -72,6 +72,7 @@ void call_context::reply(uint64_t result_type, const std::function<void(capnp::A
 }
 void call_context::fail(failure why) { parts_->answer({}, std::move(why)); }
 bool call_context::answered() const { return parts_->from == nullptr; }
+bool call_context::cancelled() const { return parts_->from && parts_->from->is_cancelled(parts_->call); }
 std::chrono::milliseconds call_context::time_left() const {
   using std::chrono::milliseconds;
   if (parts_->deadline == net::time_point::max())
@@ -185,6 +186,10 @@ void service_core::run(actors::arrived& m) {
   actors::answers out;
   out.items.reserve(m.batch.size());
   for (size_t i = 0; i < m.batch.size(); ++i) {
+    if (m.batch[i].call != 0 && m.batch.from(i)->is_cancelled(m.batch[i].call)) {
+      m.batch.release(i); // not run: nobody waits for it
+      continue;
+    }
     net::outgoing answer;
     bool answered = false;
     auto why = handle(m, i, to, answer, answered);

@@ -26,6 +26,7 @@ struct outlet_core::parts {
   net::position sent;
   net::outgoing run; // offered, not carried yet
   bool dirty = false, closed = false;
+  failure lost; // the stream, with this reason
 
   void flush() {
     dirty = false;
@@ -35,7 +36,7 @@ struct outlet_core::parts {
     a.message = std::exchange(run, {});
     a.in_lane = in_lane;
     gate->charge(a.message.cost(), a.message.count);
-    self.core().carry(*session->raw(), handle, std::move(a));
+    self.core().carry(*session, std::move(a));
   }
   uint64_t waiting_bytes() const { return run ? run.cost() : 0; }
   bool may_send() const {
@@ -50,10 +51,8 @@ struct outlet_core::parts {
 outlet_core::outlet_core(actor& self, const ref_base& to, lane l) {
   auto session = to.guard();
   if (!session->raw()->claim()) {
-    auto handle = session->raw()->sibling();
-    auto* raw = static_cast<actors::session*>(caf::actor_cast<caf::abstract_actor*>(handle));
-    session = std::make_shared<session_guard>(handle, raw);
-    raw->claim();
+    session = guard_of(session->raw()->sibling());
+    session->raw()->claim();
   }
   parts_ = std::make_unique<parts>(self, std::move(session));
   parts_->in_lane = static_cast<net::lane>(l);
@@ -64,8 +63,20 @@ outlet_core::outlet_core(actor& self, const ref_base& to, lane l) {
 }
 
 outlet_core::~outlet_core() {
-  parts_->flush();
+  abandon();
   parts_->self.core().remove_outlet(parts_->id);
+}
+
+void outlet_core::abandon() {
+  abort({errc::session_aborted, outcome::unknown, "the producer went without closing the stream"});
+}
+
+void outlet_core::on_end(std::function<void(uint64_t)> ok, std::function<void(const failure&)> bad) {
+  on_closed = std::move(ok);
+  on_failed = std::move(bad);
+  if (auto& p = *parts_; p.lost.code != errc::none)
+    put(p.self.core().self_ptr(), nullptr,
+        actors::outlet_event{actors::outlet_event::type::failed, p.id, 0, p.lost});
 }
 
 bool outlet_core::may_build() {
@@ -108,7 +119,7 @@ void outlet_core::close() {
   if (std::exchange(p.closed, true))
     return;
   p.flush();
-  put(p.handle, p.self.core().self_ptr(), actors::close_session{});
+  put(p.handle, nullptr, actors::close_session{});
 }
 
 void outlet_core::abort(failure why) {
@@ -116,7 +127,7 @@ void outlet_core::abort(failure why) {
   if (std::exchange(p.closed, true))
     return;
   p.run = {};
-  put(p.handle, p.self.core().self_ptr(), actors::abort_session{std::move(why)});
+  put(p.handle, nullptr, actors::abort_session{std::move(why)}); // not from an actor that may be dying
 }
 
 void actor_core::flush() {
@@ -146,6 +157,7 @@ void actor_core::on_outlet_event(const actors::outlet_event& e) {
       f(e.consumed);
     return;
   case type::failed:
+    o.get().lost = e.why;
     if (auto f = std::move(o.on_failed))
       f(e.why);
     return;

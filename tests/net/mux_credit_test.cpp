@@ -4,15 +4,7 @@
 
 namespace weir::net {
 namespace {
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-using test::client_settings;
-using test::mux_pair;
-using test::peer;
-using test::server_settings;
-using type = event::type;
-
-std::string bytes(size_t n) { return std::string(n, 'x'); }
+using namespace test::words;
 
 /// A budget with `pool` bytes beside the reserve.
 peer::settings with_budget(peer::settings s, uint64_t pool, uint64_t reserve) {

@@ -7,14 +7,7 @@
 
 namespace weir::net {
 namespace {
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-using test::client_settings;
-using test::mux_pair;
-using test::server_settings;
-using type = event::type;
-
-std::string bytes(size_t n) { return std::string(n, 'x'); }
+using namespace test::words;
 
 // ---- the end of a session
 

@@ -64,6 +64,7 @@ void node::on_event(port& p, event& e) {
   case event::type::credit:
   case event::type::finished:
   case event::type::cancelled:
+  case event::type::blocked:
   case event::type::ended:
     break;
   }
@@ -237,7 +238,8 @@ void node::on_failed(side_of& s, event& e) {
   if (in.tracing())
     in.trace("failed: " + name_of(s) + " token " + std::to_string(e.token) + ": " + to_string(*e.why));
   if (e.call == 0) {
-    if (++s.unsent > s.posted)
+    s.unsent += e.count;
+    if (s.unsent > s.posted)
       no(s, "more messages failed than were posted");
     return;
   }

@@ -14,6 +14,8 @@ namespace weir::net::test {
 
 /// An Envelope whose body is `bytes` of data.
 outgoing build_message(std::string_view bytes, uint32_t reply_room_bytes = 0);
+/// `n` bytes to put into one.
+inline std::string bytes(size_t n) { return std::string(n, 'x'); }
 /// The data in the body of such a message; what a failure says if it is one.
 std::string read_body(const message_view& v);
 
@@ -138,3 +140,17 @@ public:
 };
 
 } // namespace weir::net::test
+
+/// The words of a test of two muxes.
+namespace weir::net::test::words {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::bytes;
+using test::client_settings;
+using test::mux_pair;
+using test::peer;
+using test::server_settings;
+using type = event::type;
+
+} // namespace weir::net::test::words

@@ -41,10 +41,14 @@ struct call_options {
   uint32_t reply_room_bytes = 0;
   /// Handed on untouched.
   uint64_t trace = 0;
+  /// Running it twice does no harm: a call that fails because its link, session or service is gone or has no
+  /// room is made again, with full jitter from 10 ms to 1 s, until its deadline, also when the first one may
+  /// have run. Keeps a copy of the parameters until it has ended.
+  bool idempotent = false;
 };
 
-/// So many one-way messages to `session` were not queued, because more than `send-buffer` waits there
-/// already.
+/// So many one-way messages to `session` were lost: not queued, because more than `send-buffer` waited there
+/// already, or queued when the session ended.
 struct undelivered {
   caf::actor_id session = 0;
   uint64_t count = 0;

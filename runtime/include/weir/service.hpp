@@ -25,6 +25,7 @@ public:
   void reply(uint64_t result_type, const std::function<void(capnp::AnyPointer::Builder)>& fill);
   void fail(failure why);
   bool answered() const;
+  bool cancelled() const;
   std::chrono::milliseconds time_left() const;
 
 private:
@@ -70,6 +71,8 @@ public:
   }
   void fail(failure why) { context_->fail(std::move(why)); }
   bool answered() const { return context_->answered(); }
+  /// The caller has given it up (cancel, deadline): work on it is in vain, an answer is dropped.
+  bool cancelled() const { return context_->cancelled(); }
   /// Until the caller's deadline.
   std::chrono::milliseconds time_left() const { return context_->time_left(); }
 

@@ -20,6 +20,10 @@ public:
   size_t expected_bytes() const { return expected_bytes_; }
   void close();
   void abort(failure why);
+  /// Its actor is over, and so is the stream unless it was closed.
+  void abandon();
+  /// What `then` of a closed stream waits for; comes at once when the stream was lost before.
+  void on_end(std::function<void(uint64_t)> ok, std::function<void(const failure&)> bad);
   struct parts;
   parts& get() { return *parts_; }
 
@@ -54,8 +58,7 @@ public:
   /// the stream was lost before.
   template <class Ok, class Bad>
   void then(Ok ok, Bad bad) {
-    outlet_->on_closed = std::move(ok);
-    outlet_->on_failed = std::move(bad);
+    outlet_->on_end(std::move(ok), std::move(bad));
   }
 
 private:
@@ -63,8 +66,8 @@ private:
 };
 
 /// Where an actor streams messages of type T into: a session of its own, under credit. Owned by the actor it
-/// is made for and used on it only; when it is destroyed without `close`, the stream ends with what was
-/// offered.
+/// is made for and used on it only. When it goes (or its actor ends) without `close`, the stream is aborted,
+/// so that nobody takes a part for the whole.
 template <class T>
 class outlet {
 public:

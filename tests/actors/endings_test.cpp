@@ -1,0 +1,342 @@
+// How calls, one-way messages and streams end when something goes away or is given up.
+#include <gmock/gmock.h>
+
+#include "tests/support/conversation.hpp"
+
+namespace weir::test {
+
+class Endings : public Conversation {
+protected:
+  /// A shop at the server, a customer and a ref at the client, with the session open.
+  void open_shop() {
+    serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+    who = customer_at(client());
+    to = lookup<Shop>("shop");
+    ending e;
+    call_add(who, to, 1, 1, e);
+    ASSERT_EQ(e.value, 2);
+  }
+  /// A customer with an outlet to a shelf.
+  void open_stream(bool local = false) {
+    serve<Item>(server(), "shelf", spawn<shelf>(server(), &goods));
+    auto& at = local ? server() : client();
+    auto items = local ? lookup_here<Item>("shelf") : lookup<Item>("shelf");
+    who = customer_at(at);
+    tell(who, [items](customer& c) { c.outlets.push_back(std::make_unique<outlet<Item>>(&c, items)); });
+  }
+  void offer(uint64_t from, uint64_t to_number, size_t bytes = 0) {
+    tell(who, [=](customer& c) {
+      for (auto i = from; i < to_number; ++i)
+        ASSERT_TRUE(c.outlets.back()->offer([&](Item::Builder b) {
+          b.setNumber(i);
+          b.initData(static_cast<unsigned>(bytes));
+        }));
+    });
+  }
+  void TearDown() override {
+    tell_if(who, [](customer& c) { c.outlets.clear(); });
+    to = {};
+    state.kept.clear();
+    expect_base_line();
+    EXPECT_EQ(client().loop->sessions.size(), 0u);
+    EXPECT_EQ(server().loop->sessions.size(), 0u);
+  }
+  void tell_if(const caf::actor& a, std::function<void(customer&)> f) {
+    if (a)
+      tell(a, std::move(f));
+  }
+
+  caf::actor who;
+  ref<Shop> to;
+};
+
+// ---- calls
+
+TEST_F(Endings, WhatComesBackIsGrantedAtOnceWhileThePeerIsBlocked) {
+  ration = {64 << 10, 512, 4}; // a grant of its own leaves at 16 KiB
+  open_shop();
+  ending small, large;
+  call_later(who, to, 12'000, small);
+  answer_first(1);
+  EXPECT_EQ(small.value, 1);
+  call_later(who, to, 60'000, large, {.timeout = 1s}); // fits only with what has come back
+  advance(100ms);
+  ASSERT_EQ(state.kept.size(), 1u);
+  answer_first(2);
+  EXPECT_EQ(large.value, 2);
+}
+
+TEST_F(Endings, ACallBehindACancelledOneHasAnEndOfItsOwn) {
+  open_shop();
+  ending given_up, next;
+  tell(who, [&](customer& c) {
+    auto id = c.call<later>(to, [](later::args) {
+               }).then([](later::result) {}, [&](const failure& f) { given_up.why = f; });
+    c.cancel(id);
+    c.call<add>(to, [](add::args a) {
+       a.setA(3);
+     }).then([&](add::result r) { next.value = r.getSum(); }, [&](const failure& f) { next.why = f; });
+  });
+  expect_failed(given_up, errc::cancelled, outcome::not_executed);
+  EXPECT_EQ(next.value, 3);
+}
+
+TEST_F(Endings, ACallThatIsCancelledInItsServicesMailboxIsNotRun) {
+  open_shop();
+  auto runs = state.runs;
+  pipe().set_stalled(pipe().ab, true);
+  ending e;
+  uint64_t id = 0;
+  tell(who, [&](customer& c) {
+    id = c.call<add>(to, [](add::args) {}).then([](add::result) {}, [&](const failure& f) { e.why = f; });
+  });
+  tell(who, [&](customer& c) { c.cancel(id); });
+  expect_failed(e, errc::cancelled, outcome::unknown);
+  pipe().set_stalled(pipe().ab, false); // the request and its cancel are read together
+  run();
+  EXPECT_EQ(state.runs, runs);
+}
+
+TEST_F(Endings, ARequestThatIsKeptKnowsThatItWasCancelled) {
+  open_shop();
+  ending e;
+  uint64_t id = 0;
+  tell(who, [&](customer& c) {
+    id = c.call<later>(to, [](later::args) {
+          }).then([](later::result) {}, [&](const failure& f) { e.why = f; });
+  });
+  ASSERT_EQ(state.kept.size(), 1u);
+  EXPECT_FALSE(state.kept.front().cancelled());
+  tell(who, [&](customer& c) { c.cancel(id); });
+  EXPECT_TRUE(state.kept.front().cancelled());
+}
+
+TEST_F(Endings, ADeadlineHoldsWhileTheSessionIsNotOpen) {
+  dials = network::silent;
+  who = customer_at(client());
+  to = lookup<Shop>("shop");
+  ending timed, cancelled;
+  call_add(who, to, 1, 1, timed, {.timeout = 100ms});
+  uint64_t id = 0;
+  tell(who, [&](customer& c) {
+    id = c.call<add>(to, [](add::args) {
+          }).then([](add::result) {}, [&](const failure& f) { cancelled.why = f; });
+  });
+  tell(who, [&](customer& c) { c.cancel(id); });
+  expect_failed(cancelled, errc::cancelled, outcome::not_executed);
+  EXPECT_FALSE(timed.done());
+  advance(120ms);
+  expect_failed(timed, errc::deadline_exceeded, outcome::not_executed);
+}
+
+/// Notes what sessions answer.
+class recorder final : public pinnable {
+public:
+  recorder(caf::actor_config& cfg, std::vector<failure>* s) : pinnable(cfg), seen_(s) {}
+  caf::behavior make_behavior() override {
+    return {[this](actors::reply& r) { seen_->push_back(r.why); }};
+  }
+
+private:
+  std::vector<failure>* seen_;
+};
+
+TEST_F(Endings, AMessageInTheMailboxOfASessionThatIsOverAnswersItself) {
+  open_shop();
+  std::vector<failure> seen;
+  auto caller = spawn<recorder>(client(), &seen);
+  auto session = to.handle();
+  cut();
+  actors::ask a;
+  a.token = 7;
+  a.bounce_to = caf::actor_cast<caf::strong_actor_ptr>(caller);
+  put(session, nullptr, std::move(a));
+  run();
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0].code, errc::session_closed);
+  EXPECT_EQ(seen[0].what, outcome::not_executed);
+}
+
+TEST_F(Endings, ALocalReplyThatTheBudgetCannotPayIsAFailure) {
+  budget_bytes = 8 << 20, reserve_bytes = 4 << 20;
+  link_settings.message_bytes_max = 6 << 20;
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  who = customer_at(server());
+  to = lookup_here<Shop>("shop");
+  ending small, large, too_large;
+  call_give(who, to, 100'000, small);
+  EXPECT_EQ(small.value, 100'000);
+  call_give(who, to, 5 << 20, large);
+  expect_failed(large, errc::no_budget, outcome::done);
+  call_give(who, to, 7 << 20, too_large);
+  expect_failed(too_large, errc::message_too_large, outcome::done);
+}
+
+// ---- idempotent calls
+
+TEST_F(Endings, AnIdempotentCallIsMadeAgainWhenItsLinkIsLost) {
+  open_shop();
+  ending once, again;
+  call_later(who, to, 10, once);
+  call_later(who, to, 10, again, {.idempotent = true});
+  cut();
+  expect_failed(once, errc::link_lost, outcome::unknown);
+  EXPECT_FALSE(again.done());
+  state.kept.clear();
+  advance(6s);
+  ASSERT_EQ(state.kept.size(), 1u);
+  answer_first(10);
+  EXPECT_EQ(again.value, 10);
+}
+
+TEST_F(Endings, AnIdempotentCallIsTriedUntilItsDeadlineAndNotBeyond) {
+  dials = network::refuses;
+  who = customer_at(client());
+  to = lookup<Shop>("shop");
+  ending e;
+  call_add(who, to, 1, 1, e, {.timeout = 20s, .idempotent = true});
+  advance(19s);
+  EXPECT_FALSE(e.done());
+  advance(2s);
+  ASSERT_TRUE(e.why.has_value());
+  EXPECT_EQ(e.why->what, outcome::not_executed);
+}
+
+TEST_F(Endings, AnIdempotentCallFindsAServiceThatIsServedLater) {
+  who = customer_at(client());
+  to = lookup<Shop>("shop");
+  ending e;
+  call_add(who, to, 1, 1, e, {.timeout = 20s, .idempotent = true});
+  advance(50ms);
+  EXPECT_FALSE(e.done());
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  advance(3s);
+  EXPECT_EQ(e.value, 2);
+}
+
+TEST_F(Endings, AnIdempotentCallCanBeCancelledBetweenTwoAttempts) {
+  who = customer_at(client());
+  to = lookup<Shop>("shop");
+  ending e;
+  uint64_t id = 0;
+  tell(who, [&](customer& c) {
+    id = c.call<add>(to, {.idempotent = true}, [](add::args) {
+          }).then([](add::result) {}, [&](const failure& f) { e.why = f; });
+  });
+  advance(30ms);
+  tell(who, [&](customer& c) { c.cancel(id); });
+  ASSERT_TRUE(e.why.has_value());
+  EXPECT_EQ(e.why->code, errc::cancelled);
+}
+
+TEST_F(Endings, AFailureOfTheHandlerIsNotTriedAgain) {
+  open_shop();
+  auto runs = state.runs;
+  ending e;
+  tell(who, [&](customer& c) {
+    c.call<fail>(to, {.idempotent = true}, [](fail::args) {
+     }).then([](fail::result) {}, [&](const failure& f) { e.why = f; });
+  });
+  advance(2s);
+  expect_failed(e, errc::handler_failed, outcome::unknown);
+  EXPECT_EQ(state.runs, runs + 1);
+}
+
+// ---- one way
+
+TEST_F(Endings, OneWayMessagesThatAreLostWithTheirLinkAreTold) {
+  open_shop();
+  pipe().ab.capacity = pipe().ab.bytes.size(); // nothing leaves any more
+  pipe().set_stalled(pipe().ab, true);
+  tell(who, [&](customer& c) {
+    for (int i = 0; i < 100; ++i)
+      EXPECT_TRUE(c.tell<later>(to, [](later::args a) { a.initData(10'000); }));
+  });
+  EXPECT_THAT(raw(who).undelivered_seen, testing::IsEmpty());
+  cut();
+  pipe().set_stalled(pipe().ab, false);
+  run();
+  uint64_t lost = 0;
+  for (auto n : raw(who).undelivered_seen)
+    lost += n;
+  EXPECT_GT(lost, 50u); // all but what was handed over to the socket
+  EXPECT_LE(lost, 100u);
+}
+
+// ---- streams
+
+TEST_F(Endings, AProducerThatDiesEndsItsStream) {
+  for (bool local : {false, true}) {
+    goods = {};
+    open_stream(local);
+    offer(0, 3);
+    ASSERT_EQ(goods.numbers.size(), 3u);
+    send_exit(caf::actor_cast<caf::strong_actor_ptr>(std::exchange(who, nullptr)),
+              caf::exit_reason::user_shutdown);
+    run();
+    ASSERT_EQ(goods.ended.size(), 1u) << (local ? "local" : "remote");
+    EXPECT_EQ(goods.ended[0].code, errc::session_aborted);
+    EXPECT_EQ(goods.finished, 0u);
+  }
+}
+
+TEST_F(Endings, AnOutletThatGoesWithoutCloseAbortsItsStream) {
+  open_stream();
+  offer(0, 3);
+  tell(who, [](customer& c) { c.outlets.clear(); });
+  ASSERT_EQ(goods.ended.size(), 1u);
+  EXPECT_EQ(goods.ended[0].code, errc::session_aborted);
+}
+
+TEST_F(Endings, AnOutletThatIsAbortedBeforeItIsOpenLeavesNothingBehind) {
+  open_stream();
+  for (auto n : {1, 2, 3})
+    tell(who, [&, n](customer& c) {
+      auto items = lookup<Item>("shelf");
+      outlet<Item> out{&c, items};
+      if (n == 2)
+        out.abort({errc::cancelled, outcome::not_executed, "not needed"});
+    });
+  dials = network::silent;
+  cut();
+  tell(who, [&](customer& c) {
+    auto items = lookup<Item>("shelf");
+    outlet<Item> out{&c, items};
+  });
+  advance(6s);
+}
+
+TEST_F(Endings, TheEndOfAStreamThatWasLostBeforeIsToldToWhoClosesIt) {
+  open_stream();
+  offer(0, 1);
+  cut();
+  std::optional<failure> why;
+  tell(who, [&](customer& c) {
+    c.outlets.back()->close().then([](uint64_t) { ADD_FAILURE(); }, [&](const failure& f) { why = f; });
+  });
+  ASSERT_TRUE(why.has_value());
+  EXPECT_EQ(why->code, errc::link_lost);
+}
+
+TEST_F(Endings, ManySmallItemsPassWhateverTheLargestMessageIs) {
+  for (bool local : {false, true}) {
+    goods = {};
+    link_settings.message_bytes_max = 8 << 10;
+    open_stream(local);
+    offer(0, 40, 1000);
+    EXPECT_EQ(goods.numbers.size(), 40u) << (local ? "local" : "remote");
+    EXPECT_THAT(goods.ended, testing::IsEmpty());
+    tell(who, [](customer& c) { c.outlets.clear(); });
+  }
+}
+
+TEST_F(Endings, ASessionWhoseActorIsStoppedIsOverForThePeerToo) {
+  open_shop();
+  ASSERT_EQ(server().loop->sessions.size(), 1u);
+  send_exit(caf::actor_cast<caf::strong_actor_ptr>(to.handle()), caf::exit_reason::kill);
+  run();
+  EXPECT_EQ(server().loop->sessions.size(), 0u);
+  EXPECT_EQ(client().loop->sessions.size(), 0u);
+}
+
+} // namespace weir::test
