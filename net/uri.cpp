@@ -54,11 +54,17 @@ complaint read_ports(std::string_view text, uri& to) {
   return {};
 }
 
+complaint check_length(std::string_view host) {
+  if (host.size() > host_bytes_max)
+    return fmt::format("the host has {} bytes (at most {})", host.size(), host_bytes_max);
+  return {};
+}
+
 complaint read_host(std::string_view text, uri& to) {
   if (text.empty())
     return "the host is missing";
-  if (text.size() > host_bytes_max)
-    return fmt::format("the host has {} bytes (at most {})", text.size(), host_bytes_max);
+  if (auto wrong = check_length(text); !wrong.empty())
+    return wrong;
   if (text.find(':') != std::string_view::npos)
     return "an IPv6 address needs brackets, as in tcp://[::1]:7000";
   if (!consists_of(text, ".-_"))
@@ -68,6 +74,8 @@ complaint read_host(std::string_view text, uri& to) {
 }
 
 complaint read_bracketed_host(std::string_view text, uri& to) {
+  if (auto wrong = check_length(text); !wrong.empty())
+    return wrong;
   if (text.find(':') == std::string_view::npos || !consists_of(text, ":.%-_"))
     return fmt::format("'{}' is not an IPv6 address", text);
   to.host = text;

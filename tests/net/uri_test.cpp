@@ -97,6 +97,7 @@ TEST(Uri, RefusesBadHosts) {
   expect_error("tcp://[::1:7", "'[' without ']'");
   expect_error("tcp://[a]:7", "'a' is not an IPv6 address");
   expect_error("tcp://" + std::string(254, 'a') + ":7", "the host has 254 bytes (at most 253)");
+  expect_error("tcp://[::" + std::string(252, '1') + "]:7", "the host has 254 bytes (at most 253)");
 }
 
 TEST(Uri, RefusesPathsThatAreNotAbsolute) {
