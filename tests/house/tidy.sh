@@ -8,8 +8,8 @@ set -euo pipefail
 mode=${1:?usage: tidy.sh layers|text [ROOT]}
 cd "${2:-$(dirname "${BASH_SOURCE[0]}")/../..}"
 
-files() { # all that is ours: no build directories, no hidden ones but .ci, no pictures
-  find . \( -path './build*' -o -path './.[!.]*' ! -path './.ci' ! -path './.ci/*' -type d \) -prune \
+files() { # all that is ours: no build directories, no hidden ones but .ci, no pictures, no inputs of the fuzz targets
+  find . \( -path './build*' -o -path './tests/fuzz/corpus' -o -path './.[!.]*' ! -path './.ci' ! -path './.ci/*' -type d \) -prune \
     -o -type f ! -name '*.png' ! -name '*.svg' -print0 | sort -z
 }
 

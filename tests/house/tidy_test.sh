@@ -9,7 +9,7 @@ failed=0
 
 clean_tree() { # what every rule allows
   rm -rf "${tree:?}"/* "$tree"/.ci
-  mkdir -p "$tree"/{net,actors,runtime/include/weir,runtime/program,examples/a,bench,tests/net,build/x,.ci}
+  mkdir -p "$tree"/{net,actors,runtime/include/weir,runtime/program,examples/a,bench,tests/net,tests/fuzz/corpus/x,build/x,.ci}
   file CMakeLists.txt 'set(WEIR_EXPORTED_HEADERS' '  net/errc.hpp' '  actors/caf.hpp' ')'
   file net/errc.hpp '#pragma once'
   file net/mux.hpp '#include "net/errc.hpp"' '#include "net/wire.capnp.h"' '#include <chrono>' '#include "net/lease.hpp"'
@@ -24,6 +24,7 @@ clean_tree() { # what every rule allows
     '#include "runtime/program/services.hpp"' '#include "runtime/program/services.capnp.h"'
   file examples/a/a.cpp '#include "a.capnp.h"' '#include <weir/node.hpp>'
   file tests/net/mux_test.cpp '#include "net/mux.hpp"' '#include "tests/support/pipe.hpp"'
+  file tests/fuzz/corpus/x/input $'\tanything'
   file build/x/any.cpp $'\tanything'
 }
 

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 
 namespace weir::net::sim {
 
@@ -11,7 +12,14 @@ class dice {
 public:
   explicit dice(uint64_t seed) : state_(seed * 0x2545f4914f6cdd1dull + 1) {}
 
+  /// `bytes` make the choices that come next, until they are used up: so that a fuzzer can turn each. One
+  /// byte chooses among up to 256, two among up to 65536, and so on. They must outlive their use.
+  void follow(std::span<const uint8_t> bytes) { script_ = bytes; }
+  bool follows() const { return !script_.empty(); }
+
   uint64_t next() {
+    if (follows())
+      return take(8);
     auto z = (state_ += 0x9e3779b97f4a7c15ull);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
@@ -19,6 +27,8 @@ public:
   }
   /// 0 .. n-1. Precondition: n > 0.
   uint64_t below(uint64_t n) {
+    if (follows())
+      return take((static_cast<size_t>(std::bit_width(n - 1)) + 7) / 8) % n;
     __extension__ using wide = unsigned __int128;
     return static_cast<uint64_t>((static_cast<wide>(next()) * n) >> 64);
   }
@@ -36,7 +46,17 @@ public:
   }
 
 private:
+  uint64_t take(size_t bytes) {
+    uint64_t value = 0;
+    bytes = std::min(bytes, script_.size());
+    for (auto b : script_.first(bytes))
+      value = value << 8 | b;
+    script_ = script_.subspan(bytes);
+    return value;
+  }
+
   uint64_t state_;
+  std::span<const uint8_t> script_;
 };
 
 } // namespace weir::net::sim
