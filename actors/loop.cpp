@@ -34,7 +34,7 @@ void loop::ready(caf::resumable* r) {
     std::lock_guard guard{mutex_};
     remote_.push_back(r);
   }
-  wake();
+  brought();
 }
 
 void loop::post(std::function<void()> f) {
@@ -42,10 +42,37 @@ void loop::post(std::function<void()> f) {
     std::lock_guard guard{mutex_};
     tasks_.push_back(std::move(f));
   }
+  brought();
+}
+
+void loop::brought() {
   wake();
+  if (retired_.load())
+    serve_retired();
+}
+
+void loop::retire() {
+  retired_.store(true);
+  serve_retired();
+}
+
+void loop::serve_retired() {
+  auto self = weak_from_this().lock(); // what ends now may have been the last to know this loop
+  for (bool first = true;; first = false) {
+    {
+      std::lock_guard guard{mutex_};
+      if (first && serving_)
+        return; // who serves looks again before it goes
+      serving_ = first || !remote_.empty() || !tasks_.empty();
+      if (!serving_)
+        return;
+    }
+    run_stopped();
+  }
 }
 
 void loop::shut_down() {
+  draining_ = true;
   for (auto& [uri, e] : endpoints)
     put(e, nullptr, close_session{});
   endpoints.clear();

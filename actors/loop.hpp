@@ -21,7 +21,7 @@ class credit_manager;
 class link;
 
 /// A loop that runs pinned actors and owns what they share: the ledgers and the port of returning credit.
-class loop final : public net::loop {
+class loop final : public net::loop, public std::enable_shared_from_this<loop> {
 public:
   /// `inbound`, `outbound_bytes`: this loop's share of the node's budgets.
   loop(caf::actor_system& sys, const net::loop_options& o, const net::budget_options& inbound,
@@ -39,10 +39,16 @@ public:
   /// The loop of a pinned actor or nullptr.
   static loop* of(const pinnable& a);
 
-  /// Runs `f` on the loop, in one of its next rounds. Any thread. Dropped when the loop has stopped.
+  /// Runs `f` on the loop, in one of its next rounds. Any thread.
   void post(std::function<void()> f);
-  /// Ends every session, link and endpoint of this loop. On the loop.
+  /// Ends every session, link and endpoint of this loop; sessions that are made later refuse everything. On
+  /// the loop.
   void shut_down();
+  /// True: nothing new is begun. On the loop.
+  bool stopping() const { return draining_; }
+  /// After `stop`: the loop has no thread, and whoever brings it something (mail for its actors, a task) runs
+  /// it before going on, one thread at a time. So nobody waits in vain, and what is left behind is answered.
+  void retire();
 
   /// Keeps the books of this loop; its links and sessions call it directly.
   credit_manager& credit() { return *credit_; }
@@ -86,6 +92,8 @@ private:
   bool has_ready() const override { return !ready_.empty(); }
   void take_remote() override;
   void ready(caf::resumable* r);
+  void brought();
+  void serve_retired();
   void collect_credit();
 
   caf::actor_system& system_;
@@ -99,6 +107,9 @@ private:
   std::mutex mutex_;
   std::vector<caf::resumable*> remote_, arrived_, busy_;
   std::vector<std::function<void()>> tasks_;
+  bool serving_ = false; // a thread runs the retired loop; under mutex_
+  std::atomic<bool> retired_{false};
+  bool draining_ = false;
 
   static constexpr size_t resumes_per_round = 4096; // then the sockets have their turn
   static constexpr size_t messages_per_resume = 300;

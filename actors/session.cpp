@@ -39,6 +39,8 @@ session::~session() {
 
 caf::behavior session::make_behavior() {
   ignore_unexpected();
+  if (stage_ == stage::unbound && loop_.stopping())
+    return refuse_all();
   self_ = caf::actor_cast<caf::actor>(this);
   loop_.sessions.insert(this);
   if (stage_ == stage::unbound)
@@ -58,6 +60,22 @@ caf::behavior session::make_behavior() {
             quit(e.why.code == errc::none ? caf::error{caf::exit_reason::normal}
                                           : caf::error{caf::exit_reason::remote_link_unreachable});
           }};
+}
+
+/// Looked up on a node that stops: it ends when its user has let go of it, for every call is to get its
+/// answer.
+caf::behavior session::refuse_all() {
+  const failure why{errc::shutting_down, outcome::not_executed, "the node stops"};
+  stage_ = stage::over;
+  gate_->end();
+  account_->orphan();
+  fail_waiting(why);
+  return {[this, why](ask& a) { refuse(current_sender(), a, why); },
+          [this, why](outlet_event& e) {
+            put(current_sender(), nullptr, outlet_event{outlet_event::type::failed, e.outlet, 0, why});
+          },
+          [this](const close_session&) { quit(caf::exit_reason::normal); },
+          [this](const abort_session&) { quit(caf::exit_reason::normal); }};
 }
 
 void session::on_exit() {
@@ -158,7 +176,10 @@ void session::carry(ask a, const caf::strong_actor_ptr& from) {
     return arm_expiry();
   case stage::over:
     gate_->release(a.message.cost(), a.message.count);
-    return tell_failure(from, a, {errc::session_closed, outcome::not_executed, "the session is over"});
+    return tell_failure(from, a,
+                        loop_.stopping()
+                            ? failure{errc::shutting_down, outcome::not_executed, "the node stops"}
+                            : failure{errc::session_closed, outcome::not_executed, "the session is over"});
   }
 }
 

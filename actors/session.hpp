@@ -111,6 +111,7 @@ private:
   friend class local_conversation;
   enum class stage : uint8_t { unbound, opening, remote, local, over };
 
+  caf::behavior refuse_all();
   void look_up();
   void on_found(found_service& f);
   void next_peer(failure why);

@@ -18,6 +18,7 @@ namespace {
 constexpr time_point virtual_start{std::chrono::hours{1}};
 constexpr duration longest_sleep = std::chrono::seconds{60};
 constexpr int short_sleep = 3; // times `spin`
+constexpr int rounds_when_stopped = 1024; // an actor that never rests must not keep who brought it mail
 /// While other threads of this process have work for the loop they need the cores: it does not spin.
 constexpr int rounds_after_foreign = 64;
 } // namespace
@@ -167,6 +168,17 @@ void loop::run_until_idle() {
     }
     io_->context.restart();
   } while (run_round());
+}
+
+void loop::run_stopped() {
+  thread_id_ = std::this_thread::get_id();
+  for (int n = 0; n < rounds_when_stopped; ++n) {
+    io_->context.restart();
+    io_->context.poll();
+    if (!run_round())
+      break;
+  }
+  thread_id_ = std::thread::id{};
 }
 
 void loop::advance(duration d) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -39,7 +40,7 @@ public:
   void start();
   /// Ends the thread and waits for it. What is still queued is not run. Precondition: not on the loop.
   void stop();
-  bool here() const { return std::this_thread::get_id() == thread_id_; }
+  bool here() const { return std::this_thread::get_id() == thread_id_.load(std::memory_order_relaxed); }
   /// Makes a round happen soon. Any thread.
   void wake();
 
@@ -83,6 +84,9 @@ protected:
   virtual bool has_ready() const { return false; }
   /// Takes what other threads left. Called when `wake` was.
   virtual void take_remote() = 0;
+  /// The calling thread does a bounded number of rounds of a loop that has stopped, as if it were the loop's.
+  /// One thread at a time.
+  void run_stopped();
 
 private:
   void run();
@@ -96,7 +100,7 @@ private:
   loop_options options_;
   std::unique_ptr<io> io_;
   std::thread thread_;
-  std::thread::id thread_id_;
+  std::atomic<std::thread::id> thread_id_{};
   time_point now_;
   std::vector<round_end*> ending_, ended_;
   std::multimap<time_point, std::pair<timer_id, std::function<void()>>> timers_;

@@ -54,6 +54,7 @@ std::shared_ptr<actors::environment> environment_of(const node_options& o) {
 /// A job for an actor of a loop: runs there, in the loop's round.
 void run_on(actors::loop& l, std::function<void()> f) { l.post(std::move(f)); }
 
+/// What `f` returns there. A loop that has stopped answers, too (`loop::retire`).
 template <class F>
 auto ask_loop(actors::loop& l, F f) {
   using value = decltype(f());
@@ -81,6 +82,8 @@ struct allowance_end {
   }
 };
 
+const failure stops{errc::shutting_down, outcome::not_executed, "the node stops"};
+
 } // namespace
 
 struct node::state {
@@ -100,7 +103,8 @@ struct node::state {
   std::shared_ptr<std::atomic<uint64_t>>
       held_bytes = std::make_shared<std::atomic<uint64_t>>(); // of all allowances
   std::atomic<size_t> next_loop{0};
-  bool stopped = false;
+  std::atomic<bool> stopped{false}; // or about to
+  std::mutex stopping;              // held while it stops: a second caller waits
 };
 
 node::node(caf::actor_system& sys, const config& cfg) : node(sys, cfg.options()) {}
@@ -153,16 +157,18 @@ result<std::string> node::listen(std::string_view text) {
   auto u = net::parse_uri(text);
   if (!u)
     return u.error();
+  if (s.stopped)
+    return stops;
   auto& l = *s.loops[0];
   actors::environment_ptr env = s.env;
   auto handle = l.spawn<actors::acceptor>(std::ref(l), env);
   auto* raw = static_cast<actors::acceptor*>(caf::actor_cast<caf::abstract_actor*>(handle));
   auto r = ask_loop(l, [&] { return raw->listen(*u); });
-  if (!r) {
-    put(handle, nullptr, actors::close_session{});
-    return r.error();
-  }
   std::lock_guard guard{s.mutex};
+  if (!r || s.stopped) {
+    put(handle, nullptr, actors::close_session{});
+    return r ? stops : r.error();
+  }
   s.acceptors.push_back(handle);
   s.addresses.push_back(to_string(*r));
   return s.addresses.back();
@@ -178,13 +184,16 @@ result<void> node::connect(std::string_view text) {
   auto u = net::parse_uri(text);
   if (!u)
     return u.error();
+  if (s.stopped)
+    return stops;
   {
     std::lock_guard guard{s.mutex};
     s.peers.push_back(*u);
   }
   for (auto& l : s.loops)
     run_on(*l, [loop = l.get(), env = actors::environment_ptr{s.env}, to = *u] {
-      actors::endpoint_to(*loop, env, to).keep();
+      if (!loop->stopping())
+        actors::endpoint_to(*loop, env, to).keep();
     });
   return {};
 }
@@ -195,6 +204,8 @@ result<void> node::serve_typed(std::string name, uint64_t type, bool stream, con
   auto bad = [&](std::string why) {
     return result<void>{errc::bad_option, fmt::format("cannot serve '{}': {}", name, why)};
   };
+  if (s.stopped)
+    return stops;
   if (name.empty() || name.size() > 255)
     return bad("a name has 1 to 255 bytes");
   auto* raw = caf::actor_cast<caf::abstract_actor*>(by);
@@ -274,6 +285,8 @@ const node_options& node::options() const { return state_->options; }
 void node::remember(const caf::actor& a) {
   auto& s = *state_;
   std::lock_guard guard{s.mutex};
+  if (s.stopped)
+    return send_exit(caf::actor_cast<caf::strong_actor_ptr>(a), caf::exit_reason::user_shutdown);
   if (s.spawned.size() >= 2 * s.spawned_kept) { // those that have gone are forgotten now and then
     std::erase_if(s.spawned, [](auto& x) { return !caf::actor_cast<caf::strong_actor_ptr>(x); });
     s.spawned_kept = std::max<size_t>(64, s.spawned.size());
@@ -304,11 +317,15 @@ void node::stop_spawned() {
 
 void node::stop() {
   auto& s = *state_;
-  if (std::exchange(s.stopped, true))
+  std::lock_guard one_at_a_time{s.stopping};
+  if (s.stopped.exchange(true))
     return;
-  for (auto& a : s.acceptors)
-    put(a, nullptr, actors::close_session{});
-  s.acceptors.clear();
+  {
+    std::lock_guard guard{s.mutex};
+    for (auto& a : s.acceptors)
+      put(a, nullptr, actors::close_session{});
+    s.acceptors.clear();
+  }
   for (auto& l : s.loops)
     run_on(*l, [loop = l.get()] {
       for (auto& [link, handle] : loop->links)
@@ -327,12 +344,11 @@ void node::stop() {
     ask_loop(*l, [&] { return l->shut_down(), 0; });
   stop_spawned();
   put(s.dispatcher, nullptr, actors::end_session{});
-  for (auto& l : s.loops) {
-    for (int i = 0; i < 3; ++i)
-      ask_loop(*l, [] { return 0; }); // what was just told to end has ended
+  for (auto& l : s.loops)
     l->stop();
-  }
-  s.env->dispatcher = nullptr;
+  s.env->dispatcher = nullptr; // no loop runs: nobody looks
+  for (auto& l : s.loops)
+    l->retire(); // what was just told to end ends now
 }
 
 namespace detail {

@@ -92,11 +92,13 @@ public:
     return ref<T>{find(std::move(name), detail::type_id<T>(), is_stream<T>(), uri)};
   }
 
+  /// Any thread; also while the node stops and afterwards.
   node_stats stats() const;
   caf::actor_system& system();
   const node_options& options() const;
   /// Takes nothing new, lets what is under way end (at most `drain-timeout`), closes the links. Returns when
-  /// it is done. Idempotent.
+  /// it is done. Idempotent. Any thread but an actor's of this node. Afterwards `listen`, `connect` and `serve`
+  /// return shutting_down, and what `lookup` gives fails its calls with it, `not_executed`.
   void stop();
 
 private:

@@ -1,0 +1,97 @@
+// How a node stops, and what it answers afterwards.
+#include <gmock/gmock.h>
+
+#include "tests/process/machine.hpp"
+
+namespace weir::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// True: `f` has come to its end within a test's patience. A thread that hangs is left behind.
+bool returns(std::function<void()> f) {
+  auto done = std::make_shared<std::promise<void>>();
+  auto end = done->get_future();
+  std::thread{[f = std::move(f), done] {
+    f();
+    done->set_value();
+  }}.detach();
+  return end.wait_for(process::patience) == std::future_status::ready;
+}
+
+/// How one call ends that an actor of CAF's scheduler makes, which outlives every node.
+failure call_from_scheduler(machine& m, const ref<Probe>& to) {
+  auto done = std::make_shared<std::promise<failure>>();
+  auto end = done->get_future();
+  caf::actor who = m.system().spawn<hand>();
+  put(who, nullptr, task{[to, done](hand& h) {
+        h.call<echo>(to, data_of(1))
+            .then([done](echo::result) { done->set_value({}); },
+                  [done](const failure& why) { done->set_value(why); });
+      }});
+  if (end.wait_for(process::patience) != std::future_status::ready) {
+    ADD_FAILURE() << "a call that never ends";
+    return {};
+  }
+  send_exit(caf::actor_cast<caf::strong_actor_ptr>(who), caf::exit_reason::user_shutdown);
+  return end.get();
+}
+
+node_options with_loops(uint32_t n) {
+  auto o = machine::listening();
+  o.io_threads = n;
+  return o;
+}
+
+class Stopping : public ::testing::TestWithParam<uint32_t> {
+protected:
+  node_options options() const { return with_loops(GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(Loops, Stopping, ::testing::Values(1, 3));
+
+TEST_P(Stopping, AStoppedNodeAnswersEverybodyAtOnce) {
+  machine m{options()};
+  ASSERT_TRUE(m.node().serve<Probe>("probe", m.node().spawn<probe>()));
+  caf::actor spare = m.system().spawn<probe>();
+  m.node().stop();
+  ASSERT_TRUE(returns([&] {
+    EXPECT_EQ(m.node().stats().links, 0u);
+    EXPECT_EQ(m.node().stats().sessions, 0u);
+    EXPECT_EQ(m.node().listen("tcp://127.0.0.1:0").error().code, errc::shutting_down);
+    EXPECT_EQ(m.node().connect("tcp://127.0.0.1:1").error().code, errc::shutting_down);
+    EXPECT_EQ(m.node().serve<Probe>("other", spare).error().code, errc::shutting_down);
+    m.node().stop();
+  }));
+  send_exit(caf::actor_cast<caf::strong_actor_ptr>(spare), caf::exit_reason::user_shutdown);
+  for (auto& at : {std::string{}, std::string{"tcp://127.0.0.1:1"}}) {
+    auto to = at.empty() ? m.node().lookup<Probe>("probe") : m.node().lookup<Probe>("probe", at);
+    for (int i = 0; i < 2; ++i) {
+      auto why = call_from_scheduler(m, to);
+      EXPECT_EQ(why.code, errc::shutting_down) << to_string(why);
+      EXPECT_EQ(why.what, outcome::not_executed);
+    }
+    auto late = pour(m, m.node().lookup<Piece>("catcher"), 1, 1); // its actor ends with the node, too
+  }
+}
+
+TEST_P(Stopping, StatsAreAnsweredWhileTheNodeStopsAndAfterwards) {
+  machine m{options()};
+  std::atomic<uint64_t> answered{0};
+  std::atomic<bool> enough{false};
+  std::vector<std::future<void>> readers;
+  for (int i = 0; i < 2; ++i)
+    readers.push_back(std::async(std::launch::async, [&] {
+      for (; !enough; ++answered)
+        EXPECT_EQ(m.node().stats().budget, m.node().options().budget_bytes);
+    }));
+  ASSERT_TRUE(eventually([&] { return answered > 100; }));
+  ASSERT_TRUE(returns([&] { m.node().stop(); }));
+  auto before = answered.load();
+  EXPECT_TRUE(eventually([&] { return answered > before + 100; }));
+  enough = true;
+  for (auto& r : readers)
+    ASSERT_EQ(r.wait_for(process::patience), std::future_status::ready);
+}
+
+} // namespace
+} // namespace weir::test
