@@ -64,6 +64,8 @@ public:
   void give_back(const account::returned& r);
   /// Bytes that arrived and were not given back yet, of all links of this loop; kept up to date by the links.
   uint64_t unconsumed_bytes = 0;
+  /// Of the budget, what the allowances of services take that were served here. Loop only.
+  uint64_t served_bytes = 0;
 
 private:
   /// Two faces: actors that are pinned here are enqueued with `own`; whatever else CAF would run on the

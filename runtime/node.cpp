@@ -65,19 +65,21 @@ auto ask_loop(actors::loop& l, F f) {
   return done.get_future().get();
 }
 
+/// How long `serve` waits for a service to start, where it may wait.
+constexpr auto start_limit = std::chrono::seconds{1};
+
 /// An allowance goes back to the budget of its loop when the service and the last message that it held are
 /// gone. Any thread.
 struct allowance_end {
   std::weak_ptr<actors::loop> home;
-  std::shared_ptr<std::atomic<uint64_t>> all;
 
   void operator()(actors::held_allowance* a) const {
     auto bytes = a->bytes_max();
     delete a;
     if (auto l = home.lock())
-      l->post([raw = l.get(), sum = all, bytes] {
+      l->post([raw = l.get(), bytes] {
         raw->inbound().give(net::charge::held, bytes);
-        *sum -= bytes;
+        raw->served_bytes -= bytes;
       });
   }
 };
@@ -100,8 +102,16 @@ struct node::state {
   std::vector<std::string> addresses;
   std::vector<net::uri> peers;
   size_t spawned_kept = 64;
-  std::shared_ptr<std::atomic<uint64_t>>
-      held_bytes = std::make_shared<std::atomic<uint64_t>>(); // of all allowances
+
+  /// The loop whose thread this is, or nullptr.
+  actors::loop* here() const {
+    for (auto& l : loops)
+      if (l->here())
+        return l.get();
+    return nullptr;
+  }
+  std::shared_ptr<actors::held_allowance> allowance();
+
   std::atomic<size_t> next_loop{0};
   std::atomic<bool> stopped{false}; // or about to
   std::mutex stopping;              // held while it stops: a second caller waits
@@ -198,6 +208,25 @@ result<void> node::connect(std::string_view text) {
   return {};
 }
 
+/// What a service may hold, paid for by one loop; nullptr when none can. A loop asks itself only: it must not
+/// wait for another.
+std::shared_ptr<actors::held_allowance> node::state::allowance() {
+  auto bytes = options.held_bytes;
+  auto* own = here();
+  for (auto& l : loops) {
+    if (own && own != l.get())
+      continue;
+    auto taken = ask_loop(*l, [&] {
+      auto ok = l->inbound().take(net::charge::held, bytes);
+      l->served_bytes += ok ? bytes : 0;
+      return ok;
+    });
+    if (taken)
+      return {new actors::held_allowance(bytes, options.held_messages), allowance_end{l}};
+  }
+  return nullptr;
+}
+
 result<void> node::serve_typed(std::string name, uint64_t type, bool stream, const caf::actor& by,
                                const serve_options& o) {
   auto& s = *state_;
@@ -216,21 +245,20 @@ result<void> node::serve_typed(std::string name, uint64_t type, bool stream, con
     auto* service = dynamic_cast<service_base*>(raw);
     if (!service || service->interface() != type)
       return bad("the actor is no weir::service of that interface");
-    if (!s.loops[0]->here()) // a handler that is missing is an error now, not when it is called
-      if (auto why = service->started().get(); why.code != errc::none)
+    // A handler that is missing is an error now, not when it is called. Where it runs on this very thread, or
+    // on one that we keep busy, there is nothing to wait for: a service that cannot start ends, and is then
+    // served no more.
+    auto limit = s.here() ? std::chrono::seconds{0} : start_limit;
+    if (auto started = service->started(); started.wait_for(limit) == std::future_status::ready)
+      if (auto& why = started.get(); why.code != errc::none)
         return bad(why.text);
   }
-  auto bytes = s.options.held_bytes;
-  auto take = [&] {
-    return s.loops[0]->inbound().take(net::charge::held, bytes) && (*s.held_bytes += bytes, true);
-  };
-  if (!ask_loop(*s.loops[0], take))
+  auto allowance = s.allowance();
+  if (!allowance)
     return {
         errc::no_budget,
         fmt::format("cannot serve '{}': the budget has no {} bytes left for what it may hold (held-bytes)",
-                    name, bytes)};
-  std::shared_ptr<actors::held_allowance> allowance{
-      new actors::held_allowance(bytes, s.options.held_messages), allowance_end{s.loops[0], s.held_bytes}};
+                    name, s.options.held_bytes)};
   auto mailbox = o.mailbox_messages ? o.mailbox_messages : s.options.mailbox_messages;
   put(s.dispatcher, nullptr,
       actors::serve_service{std::move(name), type, stream, by, mailbox, std::move(allowance)});
@@ -268,12 +296,10 @@ node_stats node::stats() const {
       n.links += l->links.size();
       n.sessions += l->sessions.size();
       n.liability += l->inbound().liability();
-      n.base_line += l->inbound().options().reserve_bytes;
+      n.base_line += l->inbound().options().reserve_bytes + l->served_bytes;
       n.pinned += l->inbound().pinned();
       n.outbound += l->outbound().bytes();
       n.refused += l->inbound().refused();
-      if (l == state_->loops[0])
-        n.base_line += *state_->held_bytes; // which changes on this loop only
       return 0;
     });
   return n;

@@ -209,8 +209,15 @@ service_base::service_base(caf::actor_config& cfg)
 service_base::~service_base() = default;
 
 caf::behavior service_base::make_behavior() {
-  auto why = service_->start(make_handlers(), method_names());
-  start_.set_value(why);
+  failure why;
+  try {
+    why = service_->start(make_handlers(), method_names());
+  } catch (const std::exception& e) {
+    why = {errc::bad_option, outcome::not_executed, fmt::format("make_handlers threw: {}", e.what())};
+  } catch (...) {
+    why = {errc::bad_option, outcome::not_executed, "make_handlers threw something"};
+  }
+  say_started(why);
   if (why.code != errc::none)
     quit(caf::exit_reason::user_shutdown);
   return {[this](actors::arrived& m) { service_->run(m); }, [this](actors::reply& r) { core().on_reply(r); }};
@@ -221,6 +228,14 @@ bool service_base::handle_arrived(void* arrived) {
   return true;
 }
 
-void service_base::on_exit() { actor::on_exit(); }
+void service_base::say_started(failure why) {
+  if (!std::exchange(start_said_, true))
+    start_.set_value(std::move(why));
+}
+
+void service_base::on_exit() {
+  say_started({errc::bad_option, outcome::not_executed, "the service ended before it had started"});
+  actor::on_exit();
+}
 
 } // namespace weir

@@ -72,8 +72,11 @@ public:
   /// Dials `uri` now and whenever the link is lost; `lookup` asks it for services. Errors: bad_uri.
   result<void> connect(std::string_view uri);
 
-  /// Serves `T` under a name: an interface by a `service<T>`, or a struct by a `sink<T>`. Errors: bad_option
-  /// (not a service of that type, a method without a handler, a name longer than 255 bytes).
+  /// Serves `T` under a name: an interface by a `service<T>`, or a struct by a `sink<T>`. Waits up to a second
+  /// for the service to start; in an actor of this node it never waits, and one that cannot start is found out
+  /// when it is called (service_down, no_such_service). Errors: bad_option (not a service of that type, a
+  /// method without a handler, make_handlers threw, a name longer than 255 bytes), no_budget (held-bytes),
+  /// shutting_down. Any thread.
   template <class T>
   result<void> serve(std::string name, const caf::actor& by, const serve_options& o = {}) {
     return serve_typed(std::move(name), detail::type_id<T>(), is_stream<T>(), by, o);

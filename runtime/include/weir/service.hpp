@@ -96,12 +96,14 @@ public:
   explicit service_base(caf::actor_config& cfg);
   ~service_base() override;
   caf::behavior make_behavior() override;
-  /// Ready when the service has started: nothing, or why it cannot serve (a method without a handler).
+  /// Ready when the service has started: nothing, or why it cannot serve (a method without a handler,
+  /// make_handlers threw, it ended before).
   std::shared_future<failure> started() const { return started_; }
   virtual uint64_t interface() const = 0;
 
 protected:
-  /// One handler for every method of the interface. Called once, on the service.
+  /// One handler for every method of the interface. Called once, on the service. When it throws the service
+  /// cannot be served, and ends.
   virtual handlers make_handlers() = 0;
   virtual std::vector<std::string> method_names() const = 0;
   bool handle_arrived(void* arrived) override;
@@ -109,6 +111,9 @@ protected:
 
 private:
   friend class detail::service_core;
+  void say_started(failure why);
+
+  bool start_said_ = false;
   std::promise<failure> start_;
   std::shared_future<failure> started_{start_.get_future().share()};
   std::unique_ptr<detail::service_core> service_;
