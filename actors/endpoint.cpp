@@ -23,10 +23,17 @@ endpoint::~endpoint() = default;
 caf::behavior endpoint::make_behavior() {
   ignore_unexpected();
   return {[this](const close_session&) {
-    stopped_ = true;
-    expire_all({errc::shutting_down, outcome::not_executed, "the node stops"});
+    drain();
     quit(caf::exit_reason::normal);
   }};
+}
+
+void endpoint::drain() {
+  stopped_ = true;
+  dial_.reset();
+  if (retry_)
+    loop_.cancel(std::exchange(retry_, 0));
+  expire_all({errc::shutting_down, outcome::not_executed, "the node stops"});
 }
 
 void endpoint::on_exit() {
@@ -39,7 +46,7 @@ void endpoint::on_exit() {
 }
 
 void endpoint::attach(session& s) {
-  if (stopped_)
+  if (stopped_ || loop_.stopping())
     return s.fail({errc::shutting_down, outcome::not_executed, "the node stops"});
   if (connected())
     return s.bind(link_);

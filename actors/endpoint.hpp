@@ -24,6 +24,8 @@ public:
   void attach(session& s);
   /// Dials now and for ever, also without sessions.
   void keep();
+  /// Dials no more; who waits is told that the node stops.
+  void drain();
   void link_ready(link& l);
   void link_going_away(link& l);
   void link_down(link& l, const failure& why);

@@ -37,11 +37,21 @@ caf::behavior link::make_behavior() {
   }
   mux_ = std::make_unique<net::mux>(env_->link, side_, loop_.inbound(), loop_.outbound(), loop_.read_slabs(),
                                     loop_.now());
-  touch(); // our hello
-  wait_readable();
+  if (!refuse_at_birth()) {
+    touch(); // our hello
+    wait_readable();
+  }
   return {[](answers& a) { answer_all(a); }, [this](found_service& f) { on_found(f); },
           [this](const close_session&) { go_away(); },
           [this](end_session&) { quit(caf::exit_reason::normal); }};
+}
+
+/// True: this connection is not wanted, and its other end has been told why.
+bool link::refuse_at_birth() {
+  if (!loop_.stopping())
+    return false;
+  stop();
+  return true;
 }
 
 void link::on_exit() { stop(); }
@@ -327,6 +337,8 @@ void link::answer_all(answers& a) {
 }
 
 void link::go_away() {
+  if (!ready())
+    return stop();
   mux_->go_away(errc::going_away, "the node stops");
   close_idle_sessions();
   touch();

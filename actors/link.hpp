@@ -53,6 +53,7 @@ public:
   /// Answers, from services on this loop.
   static void answer_all(answers& a);
   bool ready() const { return !over_ && mux_ && mux_->ready(); }
+  /// Ends when its sessions have; at once when the peer's hello has not come.
   void go_away();
   void close_idle_sessions();
   /// At once.
@@ -63,6 +64,7 @@ public:
   void end_of_round() override;
 
 private:
+  bool refuse_at_birth();
   void wait_readable();
   void read();
   void make_room();

@@ -1,5 +1,7 @@
 #include "actors/loop.hpp"
 
+#include <algorithm>
+
 #include "actors/credit_manager.hpp"
 #include "actors/endpoint.hpp"
 
@@ -71,6 +73,22 @@ void loop::serve_retired() {
   }
 }
 
+void loop::drain(std::function<void()> done) {
+  draining_ = true;
+  drained_ = std::move(done);
+  for (auto& [uri, e] : std::unordered_map{endpoints}) // before the links: it would dial again
+    static_cast<endpoint*>(caf::actor_cast<caf::abstract_actor*>(e))->drain();
+  for (auto& [l, handle] : std::unordered_map{links})
+    l->go_away();
+  for (auto* s : std::unordered_set{sessions}) // one that ends here lives until its mail has come
+    s->drain();
+}
+
+bool loop::is_drained() const {
+  return links.empty() &&
+         std::none_of(sessions.begin(), sessions.end(), [](auto* s) { return s->is_draining(); });
+}
+
 void loop::shut_down() {
   draining_ = true;
   for (auto& [uri, e] : endpoints)
@@ -106,6 +124,8 @@ bool loop::run_ready() {
   }
   ready_.insert(ready_.end(), busy_.begin(), busy_.end());
   busy_.clear();
+  if (drained_ && is_drained())
+    std::exchange(drained_, nullptr)();
   return !ready_.empty();
 }
 

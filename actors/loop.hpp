@@ -41,6 +41,9 @@ public:
 
   /// Runs `f` on the loop, in one of its next rounds. Any thread.
   void post(std::function<void()> f);
+  /// Begins nothing new: no dial, no session; a link that comes up is refused. Links and local conversations
+  /// end when what is under way on them has. `done` is called, on the loop, when all have. On the loop.
+  void drain(std::function<void()> done);
   /// Ends every session, link and endpoint of this loop; sessions that are made later refuse everything. On
   /// the loop.
   void shut_down();
@@ -97,6 +100,7 @@ private:
   void brought();
   void serve_retired();
   void collect_credit();
+  bool is_drained() const;
 
   caf::actor_system& system_;
   own_context own_;
@@ -112,6 +116,7 @@ private:
   bool serving_ = false; // a thread runs the retired loop; under mutex_
   std::atomic<bool> retired_{false};
   bool draining_ = false;
+  std::function<void()> drained_; // to be told
 
   static constexpr size_t resumes_per_round = 4096; // then the sockets have their turn
   static constexpr size_t messages_per_resume = 300;

@@ -517,6 +517,11 @@ void session::close() {
   }
 }
 
+void session::drain() {
+  if (!target_.stream && !port_)
+    close();
+}
+
 // ---- credit
 
 void session::collect() {

@@ -104,6 +104,11 @@ public:
   bool queue_is_empty() const { return in_queue_messages_ == 0; }
 
   // ---- from the loop
+  /// The node stops: a session of a user takes no more calls and ends when those that are open have. A stream
+  /// is its producer's to end.
+  void drain();
+  /// True: it is to end and has not; those on a link end with that.
+  bool is_draining() const { return closing_ && stage_ != stage::over && !link_; }
   /// Credit has come back.
   void collect();
 

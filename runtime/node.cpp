@@ -331,14 +331,30 @@ void node::stop_spawned() {
         left.push_back(std::move(a));
     s.spawned.clear();
   }
-  for (auto& a : left)
+  std::vector<std::future<void>> ended;
+  for (auto& a : left) {
+    auto end = std::make_shared<std::promise<void>>();
+    ended.push_back(end->get_future());
+    caf::actor_cast<caf::abstract_actor*>(a)->attach_functor([end] { end->set_value(); });
     send_exit(a, caf::exit_reason::user_shutdown);
-  auto until = std::chrono::steady_clock::now() + s.options.drain_timeout;
-  while (!left.empty() && std::chrono::steady_clock::now() < until) {
-    for (auto& l : s.loops)
-      ask_loop(*l, [] { return 0; });
-    std::erase_if(left, [](auto& a) { return is_terminated(a); });
   }
+  auto until = std::chrono::steady_clock::now() + s.options.drain_timeout;
+  for (auto& e : ended)
+    e.wait_until(until);
+}
+
+/// Waits until all loops have nothing under way, or `drain-timeout`.
+void node::drain() {
+  auto& s = *state_;
+  std::vector<std::future<void>> drained;
+  for (auto& l : s.loops) {
+    auto done = std::make_shared<std::promise<void>>();
+    drained.push_back(done->get_future());
+    run_on(*l, [raw = l.get(), done] { raw->drain([done] { done->set_value(); }); });
+  }
+  auto until = std::chrono::steady_clock::now() + s.options.drain_timeout;
+  for (auto& d : drained)
+    d.wait_until(until);
 }
 
 void node::stop() {
@@ -352,20 +368,7 @@ void node::stop() {
       put(a, nullptr, actors::close_session{});
     s.acceptors.clear();
   }
-  for (auto& l : s.loops)
-    run_on(*l, [loop = l.get()] {
-      for (auto& [link, handle] : loop->links)
-        put(handle, nullptr, actors::close_session{});
-    });
-  auto until = std::chrono::steady_clock::now() + s.options.drain_timeout;
-  auto busy = [&] {
-    size_t links = 0;
-    for (auto& l : s.loops)
-      links += ask_loop(*l, [&] { return l->links.size(); });
-    return links > 0;
-  };
-  while (busy() && std::chrono::steady_clock::now() < until)
-    std::this_thread::sleep_for(std::chrono::milliseconds{2});
+  drain();
   for (auto& l : s.loops)
     ask_loop(*l, [&] { return l->shut_down(), 0; });
   stop_spawned();

@@ -37,6 +37,27 @@ failure call_from_scheduler(machine& m, const ref<Probe>& to) {
   return end.get();
 }
 
+/// A service whose handler lasts until the test says so; not on a loop.
+class patient : public weir::service<Probe> {
+public:
+  patient(caf::actor_config& c, std::shared_ptr<std::promise<void>> begun, std::shared_future<void> go_on)
+      : service(c), begun_(std::move(begun)), go_on_(std::move(go_on)) {}
+  handlers make_handlers() override {
+    return {on<echo>([this](echo::in in, echo::out out) {
+              begun_->set_value();
+              go_on_.wait();
+              out.setData(in.getData());
+            }),
+            on<throws>([](throws::in, throws::out) {}), on<ignore>([](const weir::request<ignore>&) {}),
+            on<keep>([](const weir::request<keep>&) {}), on<reply>([](reply::in, reply::out) {}),
+            on<nest>([](const weir::request<nest>&) {})};
+  }
+
+private:
+  std::shared_ptr<std::promise<void>> begun_;
+  std::shared_future<void> go_on_;
+};
+
 node_options with_loops(uint32_t n) {
   auto o = machine::listening();
   o.io_threads = n;
@@ -91,6 +112,46 @@ TEST_P(Stopping, StatsAreAnsweredWhileTheNodeStopsAndAfterwards) {
   enough = true;
   for (auto& r : readers)
     ASSERT_EQ(r.wait_for(process::patience), std::future_status::ready);
+}
+
+TEST_P(Stopping, ALocalCallUnderWayEndsWellAndNoNewOneBegins) {
+  machine m{options()};
+  auto begun = std::make_shared<std::promise<void>>();
+  std::promise<void> go_on;
+  caf::actor slow = m.system().spawn<patient>(begun, go_on.get_future().share());
+  ASSERT_TRUE(m.node().serve<Probe>("slow", slow));
+  auto to = m.node().lookup<Probe>("slow");
+  auto call = m.start<echo>(to, {}, data_of(1), [](echo::result) {});
+  ASSERT_EQ(begun->get_future().wait_for(process::patience), std::future_status::ready);
+  auto stop = std::async(std::launch::async, [&] { m.node().stop(); });
+  EXPECT_TRUE(eventually([&] {
+    auto late = m.start<echo>(m.node().lookup<Probe>("slow"), {.timeout = 10ms}, data_of(1), [](auto) {});
+    return late.wait_for(process::patience) == std::future_status::ready &&
+           late.get().code == errc::shutting_down;
+  }));
+  EXPECT_EQ(stop.wait_for(0s), std::future_status::timeout);
+  EXPECT_EQ(call.wait_for(0s), std::future_status::timeout);
+  go_on.set_value();
+  ASSERT_EQ(call.wait_for(process::patience), std::future_status::ready);
+  EXPECT_EQ(call.get(), failure{});
+  ASSERT_EQ(stop.wait_for(process::patience), std::future_status::ready);
+  send_exit(caf::actor_cast<caf::strong_actor_ptr>(slow), caf::exit_reason::user_shutdown);
+}
+
+TEST_P(Stopping, AKeptEndpointDialsNoMoreAndTheNodeStopsAtOnce) {
+  machine server{options()};
+  ASSERT_TRUE(server.node().serve<Probe>("probe", server.node().spawn<probe>()));
+  auto o = options();
+  o.reconnect_base = 1ms;
+  o.drain_timeout = 20s;
+  machine client{o};
+  for (auto at : {server.address(), std::string{"tcp://127.0.0.1:1"}}) // one that works, one that never does
+    ASSERT_TRUE(client.node().connect(at));
+  ASSERT_EQ(client.call<echo>(client.node().lookup<Probe>("probe", server.address()), data_of(1)), failure{});
+  auto start = std::chrono::steady_clock::now();
+  client.node().stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, o.drain_timeout / 2);
+  EXPECT_EQ(client.node().stats().links, 0u);
 }
 
 } // namespace

@@ -99,8 +99,8 @@ public:
   node_stats stats() const;
   caf::actor_system& system();
   const node_options& options() const;
-  /// Takes nothing new, lets what is under way end (at most `drain-timeout`), closes the links. Returns when
-  /// it is done. Idempotent. Any thread but an actor's of this node. Afterwards `listen`, `connect` and `serve`
+  /// Takes nothing new, lets calls that are under way end, on links and on this node (at most
+  /// `drain-timeout`), closes the links. Returns when it is done. Idempotent. Any thread but an actor's of this node. Afterwards `listen`, `connect` and `serve`
   /// return shutting_down, and what `lookup` gives fails its calls with it, `not_executed`.
   void stop();
 
@@ -111,6 +111,7 @@ private:
   }
   caf_context* next_loop();
   void remember(const caf::actor& a);
+  void drain();
   void stop_spawned();
   result<void> serve_typed(std::string name, uint64_t type, bool stream, const caf::actor& by,
                            const serve_options& o);
