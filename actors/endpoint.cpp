@@ -73,10 +73,8 @@ void endpoint::dialled(result<std::unique_ptr<net::stream>> r) {
   auto over = std::move(dial_); // we are called by it
   if (stopped_)
     return;
-  if (!r) {
-    last_ = r.error();
-    return dial_later();
-  }
+  if (!r)
+    return no_link(r.error());
   auto stream = std::make_shared<std::unique_ptr<net::stream>>(std::move(*r));
   link::stream_maker give = [stream] { return std::move(*stream); };
   auto made = loop_.spawn<link>(std::ref(loop_), env_, std::move(give), net::side::dialled, link_owner{this});
@@ -86,6 +84,7 @@ void endpoint::dialled(result<std::unique_ptr<net::stream>> r) {
 
 void endpoint::link_ready(link& l) {
   backoff_.reset();
+  last_ = {};
   auto all = std::exchange(waiting_, {});
   for (auto& w : all)
     w.who->bind(&l);
@@ -95,19 +94,28 @@ void endpoint::link_going_away(link& l) {
   if (&l != link_)
     return;
   link_ = nullptr; // new sessions get a new link; the old one drains
+  if (keep_)
+    dial_later();
 }
 
 void endpoint::link_down(link& l, const failure& why) {
   if (&l != link_)
     return;
   link_ = nullptr;
+  no_link(why);
+}
+
+/// Those who wait for an endpoint that nobody keeps hear why at once; who comes now waits for the next dial.
+void endpoint::no_link(const failure& why) {
   last_ = why;
-  if (keep_ || !waiting_.empty())
-    dial_later();
+  last_.what = outcome::not_executed;
+  dial_later();
+  if (!keep_)
+    expire_all(last_);
 }
 
 void endpoint::dial_later() {
-  if (stopped_ || retry_ || (waiting_.empty() && !keep_))
+  if (stopped_ || retry_)
     return;
   retry_ = loop_.at(loop_.now() + backoff_.next(random_), [this] {
     retry_ = 0;
@@ -121,12 +129,10 @@ void endpoint::expire() {
   while (!waiting_.empty() && waiting_.front().until <= loop_.now()) {
     auto w = std::move(waiting_.front());
     waiting_.pop_front();
-    auto why = last_;
-    if (why.code == errc::none)
-      why = {errc::connect_timeout, outcome::not_executed,
-             fmt::format("no link to {} within connect-timeout", to_string(to_))};
-    why.what = outcome::not_executed;
-    w.who->fail(why);
+    w.who->fail(last_.code != errc::none
+                    ? last_
+                    : failure{errc::connect_timeout, outcome::not_executed,
+                              fmt::format("no link to {} within connect-timeout", to_string(to_))});
   }
   if (!waiting_.empty())
     expiry_ = loop_.at(waiting_.front().until, [this] { expire(); });

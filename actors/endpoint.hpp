@@ -10,8 +10,8 @@
 namespace weir::actors {
 
 /// An address that this loop dials: keeps one link to it while anybody wants one, dials again with full
-/// jitter, and gives sessions that wait for it a link or, after `connect-timeout`, the reason why there is
-/// none.
+/// jitter, and gives sessions that wait for it a link or the reason why there is none: as soon as a dial has
+/// failed, or, when it is kept (the peer may be starting), after `connect-timeout`.
 class endpoint final : public pinnable {
 public:
   endpoint(caf::actor_config& cfg, loop& l, environment_ptr env, net::uri to);
@@ -39,6 +39,7 @@ private:
   };
   void dial();
   void dialled(result<std::unique_ptr<net::stream>> r);
+  void no_link(const failure& why);
   void dial_later();
   void expire();
   void expire_all(const failure& why);

@@ -217,19 +217,81 @@ TEST_F(Conversation, AStoppedPeerIsAnErrorAtConnectTimeout) { // L1
   expect_failed(e, errc::connect_timeout, outcome::not_executed);
 }
 
-TEST_F(Conversation, ARefusedConnectionIsTriedAgainWithJitterUntilConnectTimeout) {
+TEST_F(Conversation, ARefusedConnectionFailsItsCallsAtOnce) {
   dials = network::refuses;
   auto who = customer_at(client());
   serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
-  ending e;
+  ending e, f;
+  auto to = lookup<Shop>("shop");
+  call_add(who, to, 1, 1, e);
+  expect_failed(e, errc::connect_failed, outcome::not_executed);
+  EXPECT_EQ(dialled, 1u);
+  auto again = lookup<Shop>("shop"); // the next dial has its delay
+  dials = network::connects;
+  call_add(who, again, 1, 1, f);
+  EXPECT_FALSE(f.done());
+  EXPECT_EQ(dialled, 1u);
+  advance(client().env->reconnect_base + 5ms);
+  EXPECT_EQ(f.value, 2);
+}
+
+TEST_F(Conversation, AKeptConnectionIsTriedAgainWithJitterUntilConnectTimeout) {
+  dials = network::refuses;
+  auto who = customer_at(client());
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  keep_connection();
+  ending e, f;
   auto to = lookup<Shop>("shop");
   call_add(who, to, 1, 1, e);
   advance(1s);
   EXPECT_FALSE(e.done());
   EXPECT_GE(dialled, 3u);
+  advance(4100ms);
+  expect_failed(e, errc::connect_failed, outcome::not_executed);
+  auto again = lookup<Shop>("shop");
+  call_add(who, again, 1, 1, f);
   dials = network::connects;
-  advance(4s);
-  EXPECT_EQ(e.value, 2);
+  advance(5s);
+  EXPECT_EQ(f.value, 2);
+}
+
+TEST_F(Conversation, AKeptConnectionComesBackAfterItsPeerWentAway) {
+  keep_connection();
+  run();
+  ASSERT_EQ(dialled, 1u);
+  for (auto& [link, handle] : std::unordered_map{server().loop->links})
+    link->go_away(); // as a node that restarts does; the next link finds the new one
+  run();
+  EXPECT_EQ(client().loop->links.size(), 0u);
+  EXPECT_EQ(dialled, 1u);
+  advance(client().env->reconnect_base + 5ms);
+  EXPECT_EQ(dialled, 2u);
+  EXPECT_EQ(client().loop->links.size(), 1u);
+}
+
+TEST_F(Conversation, ALoopThatDrainsLetsOpenCallsEndAndBeginsNothing) {
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto there = customer_at(client()), here = customer_at(server());
+  auto remote = lookup<Shop>("shop"), local = lookup_here<Shop>("shop");
+  ending r, l;
+  call_later(there, remote, 10, r);
+  call_later(here, local, 10, l);
+  bool drained = false;
+  server().loop->drain([&] { drained = true; });
+  run();
+  ending late;
+  auto too_late = lookup_here<Shop>("shop");
+  call_add(here, too_late, 1, 1, late);
+  expect_failed(late, errc::shutting_down, outcome::not_executed);
+  ending closed;
+  call_add(here, local, 1, 1, closed);
+  expect_failed(closed, errc::session_closed, outcome::not_executed);
+  EXPECT_FALSE(r.done() || l.done() || drained);
+  answer_first(1);
+  answer_first(2);
+  EXPECT_EQ(r.value, 1);
+  EXPECT_EQ(l.value, 2);
+  EXPECT_TRUE(drained);
 }
 
 TEST_F(Conversation, AServiceThatEndsFailsItsSessions) {

@@ -154,5 +154,33 @@ TEST_P(Stopping, AKeptEndpointDialsNoMoreAndTheNodeStopsAtOnce) {
   EXPECT_EQ(client.node().stats().links, 0u);
 }
 
+TEST_P(Stopping, AConnectedNodeFindsAPeerAgainThatWasRestarted) {
+  auto server = std::make_unique<machine>(options());
+  ASSERT_TRUE(server->node().serve<Probe>("probe", server->node().spawn<probe>()));
+  auto o = options();
+  o.connect_timeout = 30s;
+  o.connect = {server->address()};
+  machine client{o};
+  ASSERT_EQ(client.call<echo>(client.node().lookup<Probe>("probe"), data_of(1)), failure{});
+  server.reset();
+  auto again = options();
+  again.listen = o.connect; // the same port
+  server = std::make_unique<machine>(again);
+  ASSERT_TRUE(server->node().serve<Probe>("probe", server->node().spawn<probe>()));
+  EXPECT_TRUE(eventually([&] { return client.node().stats().links == o.io_threads; })); // nobody asked
+  EXPECT_EQ(client.call<echo>(client.node().lookup<Probe>("probe"), data_of(1)), failure{});
+}
+
+TEST_P(Stopping, APeerThatIsNotThereFailsTheCallsAtOnce) {
+  auto o = options();
+  o.connect_timeout = 60s;
+  machine m{o};
+  for (auto at : {"tcp://127.0.0.1:1", "unix:///no/such/file"}) {
+    auto why = m.call<echo>(m.node().lookup<Probe>("probe", at), data_of(1));
+    EXPECT_EQ(why.code, errc::connect_failed) << to_string(why);
+    EXPECT_EQ(why.what, outcome::not_executed);
+  }
+}
+
 } // namespace
 } // namespace weir::test

@@ -69,7 +69,9 @@ public:
   /// Where it listens: the port is the real one. Errors: bad_uri, address_in_use, io_error.
   result<std::string> listen(std::string_view uri);
   std::vector<std::string> addresses() const;
-  /// Dials `uri` now and whenever the link is lost; `lookup` asks it for services. Errors: bad_uri.
+  /// Dials `uri` now and whenever the link is lost or its peer goes away, with growing delays
+  /// (`reconnect-base`, `reconnect-cap`), until it is there; `lookup` asks it for services. Errors: bad_uri,
+  /// shutting_down.
   result<void> connect(std::string_view uri);
 
   /// Serves `T` under a name: an interface by a `service<T>`, or a struct by a `sink<T>`. Waits up to a second
@@ -83,13 +85,16 @@ public:
   }
 
   /// A ref to the service of this name: of this node, else of the connected ones in the order of `connect`.
-  /// Returns at once; calls wait for the session to open, at most `connect-timeout`. A wrong name or
-  /// interface fails them, `not_executed`. Any thread.
+  /// Returns at once; calls wait for the session to open. A wrong name or interface fails them,
+  /// `not_executed`, and so does a peer that is not there: after `connect-timeout`, for a peer of `connect` may
+  /// be starting. Any thread.
   template <class T>
   ref<T> lookup(std::string name) {
     return ref<T>{find(std::move(name), detail::type_id<T>(), is_stream<T>(), {})};
   }
-  /// The same at one address. Throws std::invalid_argument for a bad uri.
+  /// The same at one address. An address that is not one of `connect` must be there: calls fail as soon as one
+  /// attempt to connect has (connection refused, no such file, no route, another cluster), with its reason.
+  /// Throws std::invalid_argument for a bad uri.
   template <class T>
   ref<T> lookup(std::string name, std::string_view uri) {
     return ref<T>{find(std::move(name), detail::type_id<T>(), is_stream<T>(), uri)};
