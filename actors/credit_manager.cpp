@@ -4,7 +4,11 @@ namespace weir::actors {
 
 credit_manager::credit_manager(caf::actor_config& cfg, loop& l, const net::budget_options& inbound,
                                uint64_t outbound_bytes)
-    : pinnable(cfg), loop_(l), inbound_(inbound), outbound_(outbound_bytes) {}
+    : pinnable(cfg),
+      loop_(l),
+      inbound_(inbound),
+      outbound_(outbound_bytes),
+      low_bytes_((inbound.bytes - inbound.reserve_bytes) / 8) {}
 
 caf::behavior credit_manager::make_behavior() {
   ignore_unexpected();
@@ -31,8 +35,16 @@ void credit_manager::on_exit() {
 void credit_manager::arm() {
   timer_ = loop_.at(loop_.now() + measure_every, [this] {
     measure_pinned();
+    borrow_ahead();
     arm();
   });
+}
+
+/// Rooms for replies and large messages are funded at once or refused, for calls must not overtake each other:
+/// a loop that runs low asks before they need it.
+void credit_manager::borrow_ahead() {
+  if (seekers_.empty() && inbound_.free_bytes() < low_bytes_)
+    seek(low_bytes_, [] {});
 }
 
 void credit_manager::measure_pinned() {

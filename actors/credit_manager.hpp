@@ -41,12 +41,14 @@ private:
   };
   void go_on();
   void arm();
+  void borrow_ahead();
 
   loop& loop_;
   net::budget inbound_;
   net::outbound_ledger outbound_;
   std::vector<caf::actor> peers_;
   std::deque<seeker> seekers_; // the first has asked, and waits for an answer
+  const uint64_t low_bytes_; // free bytes below which others are asked
   net::loop::timer_id timer_ = 0;
 
   static constexpr net::duration measure_every = std::chrono::milliseconds{100};

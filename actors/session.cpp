@@ -105,6 +105,13 @@ void session::on_found(found_service& f) {
     return next_peer(f.why);
   if (f.why.code != errc::none)
     return on_ended(f.why, 0);
+  loop_.credit().seek(env_->ration.bytes,
+                      [this, self = caf::strong_actor_ptr{ctrl()}, f] { converse_here(f); });
+}
+
+void session::converse_here(const found_service& f) {
+  if (stage_ != stage::unbound) // it ended while the loops looked for budget
+    return put(env_->dispatcher, nullptr, return_mailbox{target_.service, f.ration_messages});
   local_ = std::make_unique<local_conversation>(*this, f);
   if (auto why = local_->start(); why.code != errc::none) {
     local_.reset();

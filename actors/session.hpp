@@ -119,6 +119,7 @@ private:
   caf::behavior refuse_all();
   void look_up();
   void on_found(found_service& f);
+  void converse_here(const found_service& f);
   void next_peer(failure why);
   void carry_remote(ask& a, const caf::strong_actor_ptr& from);
   void drain_waiting();

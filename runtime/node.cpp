@@ -112,7 +112,9 @@ struct node::state {
   }
   std::shared_ptr<actors::held_allowance> allowance();
 
-  std::atomic<size_t> next_loop{0};
+  std::atomic<size_t> next_loop{0};   // for the next actor
+  std::atomic<size_t> next_lookup{0}; // and for the next session, counted apart: who looks up a service and
+                                      // then makes the actor that calls it has both on one loop
   std::atomic<bool> stopped{false}; // or about to
   std::mutex stopping;              // held while it stops: a second caller waits
 };
@@ -278,10 +280,9 @@ std::shared_ptr<detail::session_guard> node::find(std::string name, uint64_t typ
       throw std::invalid_argument{u.error().text};
     to.peers.push_back(*u);
   }
-  auto* home = s.loops[0].get();
-  for (auto& l : s.loops)
-    if (l->here())
-      home = l.get();
+  auto* home = s.here();
+  if (!home)
+    home = s.loops[s.next_lookup++ % s.loops.size()].get();
   actors::environment_ptr env = s.env;
   auto handle = home->spawn<actors::session>(std::ref(*home), env, std::move(to));
   return detail::guard_of(std::move(handle));
