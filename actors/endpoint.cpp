@@ -42,12 +42,16 @@ void endpoint::on_exit() {
     loop_.cancel(std::exchange(retry_, 0));
   if (expiry_)
     loop_.cancel(std::exchange(expiry_, 0));
+  if (idle_)
+    loop_.cancel(std::exchange(idle_, 0));
   link_ = nullptr;
 }
 
 void endpoint::attach(session& s) {
   if (stopped_ || loop_.stopping())
     return s.fail({errc::shutting_down, outcome::not_executed, "the node stops"});
+  used_ = loop_.now();
+  watch_use();
   if (connected())
     return s.bind(link_);
   auto until = loop_.now() + env_->connect_timeout;
@@ -122,6 +126,33 @@ void endpoint::dial_later() {
     if (!waiting_.empty() || keep_)
       dial();
   });
+}
+
+net::time_point endpoint::idle_since() const {
+  if (!waiting_.empty() || dial_)
+    return loop_.now();
+  return link_ ? std::max(used_, link_->idle_since()) : used_;
+}
+
+void endpoint::watch_use() {
+  if (idle_ || keep_ || stopped_)
+    return;
+  idle_ = loop_.at(idle_since() + env_->idle_timeout, [this] {
+    idle_ = 0;
+    if (idle_since() + env_->idle_timeout > loop_.now())
+      watch_use();
+    else if (!keep_ && !stopped_)
+      end_unused();
+  });
+}
+
+void endpoint::end_unused() {
+  stopped_ = true;
+  caf::strong_actor_ptr self{ctrl()}; // nobody else may have one
+  loop_.endpoints.erase(to_string(to_));
+  if (auto* l = std::exchange(link_, nullptr))
+    l->go_away("unused for idle-timeout");
+  put(self, nullptr, close_session{});
 }
 
 void endpoint::expire() {

@@ -11,7 +11,8 @@ namespace weir::actors {
 
 /// An address that this loop dials: keeps one link to it while anybody wants one, dials again with full
 /// jitter, and gives sessions that wait for it a link or the reason why there is none: as soon as a dial has
-/// failed, or, when it is kept (the peer may be starting), after `connect-timeout`.
+/// failed, or, when it is kept (the peer may be starting), after `connect-timeout`. Not kept and without
+/// use for `idle-timeout` it ends, and its link with it.
 class endpoint final : public pinnable {
 public:
   endpoint(caf::actor_config& cfg, loop& l, environment_ptr env, net::uri to);
@@ -41,6 +42,9 @@ private:
   void dialled(result<std::unique_ptr<net::stream>> r);
   void no_link(const failure& why);
   void dial_later();
+  net::time_point idle_since() const;
+  void watch_use();
+  void end_unused();
   void expire();
   void expire_all(const failure& why);
 
@@ -53,7 +57,8 @@ private:
   link* link_ = nullptr;
   std::deque<waiting> waiting_;
   failure last_;
-  net::loop::timer_id retry_ = 0, expiry_ = 0;
+  net::time_point used_; // at the latest
+  net::loop::timer_id retry_ = 0, expiry_ = 0, idle_ = 0;
   bool keep_ = false, stopped_ = false;
 };
 

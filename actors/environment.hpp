@@ -24,6 +24,8 @@ struct environment {
   net::duration call_timeout = std::chrono::seconds{30};
   net::duration connect_timeout = std::chrono::seconds{5};
   net::duration drain_timeout = std::chrono::seconds{5};
+  uint64_t links_max = 1024; ///< accepted
+  net::duration idle_timeout = std::chrono::seconds{60};
   net::duration reconnect_base = std::chrono::milliseconds{50};
   net::duration reconnect_cap = std::chrono::seconds{5};
   /// How endpoints dial: `net::connect`, or a pipe of a test.
@@ -36,6 +38,7 @@ struct environment {
   struct counters {
     std::atomic<uint64_t> links_accepted{0}, links_dialled{0}, links_refused{0}, sessions_opened{0},
         sessions_refused{0};
+    std::atomic<uint64_t> links_open{0}; ///< of those accepted, also before hello
   };
   mutable counters count;
 };

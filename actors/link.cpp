@@ -22,9 +22,20 @@ link::link(caf::actor_config& cfg, loop& l, environment_ptr env, stream_maker s,
       env_(std::move(env)),
       make_stream_(std::move(s)),
       side_(side),
-      owner_(owner.who) {}
+      owner_(owner.who),
+      idle_since_(l.now()) {
+  if (owner_)
+    owner_alive_ = caf::strong_actor_ptr{owner_->ctrl()};
+  if (side_ == net::side::accepted)
+    place_ = ++env_->count.links_open;
+}
 
-link::~link() = default;
+link::~link() { leave_place(); }
+
+void link::leave_place() {
+  if (std::exchange(place_, 0) > 0)
+    --env_->count.links_open;
+}
 
 caf::behavior link::make_behavior() {
   ignore_unexpected();
@@ -32,6 +43,7 @@ caf::behavior link::make_behavior() {
   stream_ = std::exchange(make_stream_, nullptr)();
   if (!stream_) { // the connection was gone before we had it
     over_ = true;
+    leave_place();
     loop_.links.erase(this);
     return {};
   }
@@ -48,9 +60,18 @@ caf::behavior link::make_behavior() {
 
 /// True: this connection is not wanted, and its other end has been told why.
 bool link::refuse_at_birth() {
-  if (!loop_.stopping())
+  bool full = place_ > env_->links_max;
+  if (!full && !loop_.stopping())
     return false;
-  stop();
+  ++env_->count.links_refused;
+  std::byte dropped[hello_read_bytes]; // its hello: closing before it is read might take our reason back
+  stream_->read(dropped, sizeof dropped);
+  if (!full) {
+    stop();
+    return true;
+  }
+  mux_->fail(errc::overloaded, fmt::format("the node has {} accepted links (links-max)", env_->links_max));
+  dispatch();
   return true;
 }
 
@@ -61,6 +82,7 @@ void link::stop() {
     return;
   if (!mux_) { // it has not started
     over_ = true;
+    leave_place();
     loop_.links.erase(this);
     return put(caf::strong_actor_ptr{ctrl()}, nullptr, end_session{});
   }
@@ -85,14 +107,15 @@ void link::make_room() {
   if (left > 0 && in_->used == end_ && in_->size - parsed_ >= wanted)
     return;
   net::slab_ref before = std::move(in_);
-  auto& slab = loop_.read_slab(wanted + 8);
+  auto slab = ready() ? loop_.read_slab(wanted + 8)
+                      : loop_.read_slabs().take(std::max(mux_->wanted_bytes(), left + hello_read_bytes / 2) + 8);
   slab->used = (slab->used + 7) & ~7u;
   if (left > 0)
     std::memcpy(slab->data() + slab->used, before->data() + parsed_, left);
   parsed_ = slab->used;
   slab->used += left;
   end_ = slab->used;
-  in_ = slab;
+  in_ = std::move(slab);
 }
 
 void link::read() {
@@ -252,6 +275,7 @@ void link::forget(session& s) {
   }
   std::erase(queued_, &s);
   sessions_.erase(&s);
+  idle_since_ = loop_.now();
 }
 
 void link::on_open(net::session& s) {
@@ -336,10 +360,10 @@ void link::answer_all(answers& a) {
       s->answer_call(x);
 }
 
-void link::go_away() {
+void link::go_away(std::string why) {
   if (!ready())
     return stop();
-  mux_->go_away(errc::going_away, "the node stops");
+  mux_->go_away(errc::going_away, std::move(why));
   close_idle_sessions();
   touch();
 }
@@ -462,6 +486,7 @@ void link::finish(const failure& why) {
     sessions_.begin()->first->on_ended(why, 0);
   if (auto* o = std::exchange(owner_, nullptr))
     o->link_down(*this, why);
+  leave_place();
   put(caf::strong_actor_ptr{ctrl()}, nullptr, end_session{why});
   loop_.links.erase(this);
 }

@@ -54,7 +54,9 @@ public:
   static void answer_all(answers& a);
   bool ready() const { return !over_ && mux_ && mux_->ready(); }
   /// Ends when its sessions have; at once when the peer's hello has not come.
-  void go_away();
+  void go_away(std::string why = "the node stops");
+  /// Since when no session uses it, of either side; now while there is one.
+  net::time_point idle_since() const { return sessions_.empty() && offered_.empty() ? idle_since_ : now(); }
   void close_idle_sessions();
   /// At once.
   void stop();
@@ -65,6 +67,7 @@ public:
 
 private:
   bool refuse_at_birth();
+  void leave_place();
   void wait_readable();
   void read();
   void make_room();
@@ -86,6 +89,8 @@ private:
   stream_maker make_stream_;
   const net::side side_;
   endpoint* owner_;
+  caf::strong_actor_ptr owner_alive_; // as long as we may call it
+  uint64_t place_ = 0;                // among the links accepted by the node; 0: none
   std::unique_ptr<net::stream> stream_;
   std::unique_ptr<net::mux> mux_;
   std::vector<net::event> events_;
@@ -98,12 +103,14 @@ private:
   net::slab_ref in_; // holds [parsed_, end_), what is not parsed yet; null when there is nothing
   uint32_t parsed_ = 0, end_ = 0;
   size_t slice_ = 0;
+  net::time_point idle_since_;
   net::loop::timer_id timer_ = 0;
   net::time_point timer_at_ = net::time_point::max();
   bool in_round_ = false, rearm_ = false, more_ = false, write_blocked_ = false, over_ = false;
 
   static constexpr size_t slice_bytes = 6000; // answered before the rest of a read is looked at
   static constexpr size_t read_bytes_min = 16 << 10;
+  static constexpr size_t hello_read_bytes = 4 << 10; // a slab of its own, until the peer's hello has come
 };
 
 } // namespace weir::actors

@@ -46,6 +46,8 @@ std::shared_ptr<actors::environment> environment_of(const node_options& o) {
   e->call_timeout = o.call_timeout;
   e->connect_timeout = o.connect_timeout;
   e->drain_timeout = o.drain_timeout;
+  e->links_max = o.links_max;
+  e->idle_timeout = o.idle_timeout;
   e->reconnect_base = o.reconnect_base;
   e->reconnect_cap = o.reconnect_cap;
   return e;
@@ -291,6 +293,7 @@ std::shared_ptr<detail::session_guard> node::find(std::string name, uint64_t typ
 node_stats node::stats() const {
   node_stats n;
   n.budget = state_->options.budget_bytes;
+  n.links_refused = state_->env->count.links_refused;
   for (auto& l : state_->loops)
     ask_loop(*l, [&] {
       l->credit().measure_pinned();

@@ -45,6 +45,7 @@ constexpr node_option table[] = {
     {"fragment", &o::fragment, shape::bytes, "slices in which a larger message leaves", 4 * kib, mib},
     {"reply-room", &o::reply_room, shape::bytes, "set aside for each answer before its call leaves", 256,
      16 * mib},
+    {"links-max", &o::links_max, shape::count, "links that are accepted", 1, 65536},
     {"sessions-max", &o::sessions_max, shape::count, "sessions a peer may have open on a link", 1, 65536},
     {"calls-max", &o::calls_max, shape::count, "calls a peer may have open on a session", 1, 65536},
 
@@ -65,6 +66,8 @@ constexpr node_option table[] = {
     {"ping-interval", &o::ping_interval, shape::time, "how often a link is measured", 10 * ms, 10 * minute},
     {"dead-after", &o::dead_after, shape::time, "a peer that is silent for so long is given up", 20 * ms,
      hour},
+    {"idle-timeout", &o::idle_timeout, shape::time, "a dialled link that no session uses is closed", 10 * ms,
+     24 * hour},
     {"fragment-timeout", &o::fragment_timeout, shape::time,
      "a large message that stops for so long is aborted", 100 * ms, hour},
     {"funding-timeout", &o::funding_timeout, shape::time,

@@ -269,6 +269,73 @@ TEST_F(Conversation, AKeptConnectionComesBackAfterItsPeerWentAway) {
   EXPECT_EQ(client().loop->links.size(), 1u);
 }
 
+TEST_F(Conversation, AnUnusedLinkEndsAfterItsTimeAndAUsedOneStays) {
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(client());
+  auto idle = client().env->idle_timeout = 3s;
+  auto to = lookup<Shop>("shop");
+  ending e, f;
+  call_add(who, to, 1, 1, e);
+  advance(3 * idle);
+  EXPECT_EQ(client().loop->links.size(), 1u); // its ref is there
+  to = {};
+  advance(idle - 100ms);
+  EXPECT_EQ(client().loop->links.size(), 1u);
+  advance(200ms);
+  EXPECT_EQ(client().loop->links.size(), 0u);
+  EXPECT_EQ(server().loop->links.size(), 0u);
+  EXPECT_EQ(client().loop->endpoints.size(), 0u);
+  auto again = lookup<Shop>("shop");
+  call_add(who, again, 2, 2, f);
+  EXPECT_EQ(f.value, 4);
+}
+
+TEST_F(Conversation, AnUnusedLinkThatIsKeptStays) {
+  client().env->idle_timeout = 3s;
+  keep_connection();
+  ending e;
+  auto who = customer_at(client());
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  call_add(who, lookup<Shop>("shop"), 1, 1, e);
+  advance(3 * client().env->idle_timeout);
+  EXPECT_EQ(client().loop->links.size(), 1u);
+  EXPECT_EQ(dialled, 1u);
+}
+
+TEST_F(Conversation, AnAddressThatNobodyAnswersIsForgotten) {
+  client().env->idle_timeout = 3s;
+  dials = network::refuses;
+  auto to = lookup<Shop>("shop");
+  run();
+  EXPECT_EQ(client().loop->endpoints.size(), 1u);
+  advance(client().env->idle_timeout + 10ms);
+  EXPECT_EQ(client().loop->endpoints.size(), 0u);
+}
+
+TEST_F(Conversation, ALinkAboveTheLimitIsToldSoAndItsPlaceIsFreeAgain) {
+  server().env->links_max = 1;
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(client());
+  auto first = lookup<Shop>("shop");
+  ending e;
+  call_add(who, first, 1, 1, e);
+  EXPECT_EQ(e.value, 2);
+  auto second = lookup<Shop>("shop", "another"); // an address of its own: a link of its own
+  ending f;
+  call_add(who, second, 1, 1, f);
+  expect_failed(f, errc::overloaded, outcome::not_executed);
+  EXPECT_THAT(f.why->text, testing::HasSubstr("links-max"));
+  EXPECT_EQ(server().env->count.links_refused, 1u);
+  first = {};
+  cut();
+  auto third = lookup<Shop>("shop", "another");
+  ending g;
+  call_add(who, third, 1, 1, g);
+  advance(1s);
+  EXPECT_EQ(g.value, 2);
+  EXPECT_EQ(server().env->count.links_open, 1u);
+}
+
 TEST_F(Conversation, ALoopThatDrainsLetsOpenCallsEndAndBeginsNothing) {
   serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
   auto there = customer_at(client()), here = customer_at(server());

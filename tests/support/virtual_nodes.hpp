@@ -63,9 +63,9 @@ protected:
   }
   /// A ref from the client to the server, across the pipe.
   template <class T>
-  ref<T> lookup(std::string name) {
+  ref<T> lookup(std::string name, std::string host = "server") {
     server();
-    return find<T>(client(), std::move(name), false);
+    return find<T>(client(), std::move(name), false, std::move(host));
   }
   /// A ref from the server to itself.
   template <class T>
@@ -186,11 +186,11 @@ private:
     return std::make_unique<net::dial>();
   }
   template <class T>
-  ref<T> find(node_under_test& n, std::string name, bool here) {
+  ref<T> find(node_under_test& n, std::string name, bool here, std::string host = "server") {
     actors::session::target to{
         std::move(name), detail::type_id<T>(), capnp::kind<T>() == capnp::Kind::STRUCT, here, {}};
     if (!here)
-      to.peers.push_back({net::uri::scheme::tcp, "server", 1, 1, {}});
+      to.peers.push_back({net::uri::scheme::tcp, std::move(host), 1, 1, {}});
     actors::environment_ptr env = n.env;
     auto handle = n.loop->spawn<actors::session>(std::ref(*n.loop), env, std::move(to));
     auto* raw = static_cast<actors::session*>(caf::actor_cast<caf::abstract_actor*>(handle));

@@ -35,6 +35,7 @@ struct node_stats {
   uint64_t pinned = 0;    ///< slab memory kept alive beyond what is charged in it
   uint64_t outbound = 0;  ///< queued for others
   uint64_t refused = 0;   ///< requests for budget that were refused
+  uint64_t links_refused = 0; ///< accepted and closed at once: `links-max`, or the node stops
 };
 
 /// Thrown by the constructor: an option is wrong, or an address cannot be listened on.

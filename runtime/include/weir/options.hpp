@@ -99,6 +99,12 @@ struct node_options {
   /// session's calls may take from the budget.
   uint32_t reply_room = 4 << 10;
 
+  /// Links that the node accepts, also before their hello. One more is closed at once, told `overloaded`.
+  /// Range 1 to 65536. A link costs a descriptor and a few KiB. One that stops in the middle of a frame keeps
+  /// up to 256 KiB of read memory until `dead_after` (before its hello: 4 KiB, or the frame that it announced,
+  /// until `hello_timeout`). That counts as pinned: at most `links_max` x 256 KiB that sessions cannot have.
+  uint32_t links_max = 1024;
+
   /// Sessions that one peer may have open on a link. Range 1 to 65536.
   uint32_t sessions_max = 1024;
 
@@ -145,6 +151,10 @@ struct node_options {
   /// A peer from which no byte came for so long is given up. More than 2 x `ping_interval`; shorter finds
   /// dead machines sooner and mistakes a paused process for one. Range 20 ms to 1 h.
   duration dead_after = std::chrono::seconds{15};
+
+  /// A link that was dialled for a `lookup` is closed when no session has used it for so long. Those of
+  /// `connect` stay. Range 10 ms to 24 h. Longer saves the dial of who comes back.
+  duration idle_timeout = std::chrono::seconds{60};
 
   /// A large message whose next fragment does not come for so long is aborted. Range 100 ms to 1 h.
   duration fragment_timeout = std::chrono::seconds{10};
