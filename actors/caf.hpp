@@ -121,6 +121,16 @@ T* content_as(content& c) {
   return &c.get_mutable_as<T>(0);
 }
 
+/// The same of what was just enqueued.
+inline content& content_of(caf::mailbox_element& x) { return x.content(); }
+
+/// What an `enqueue` returns that has dealt with a message itself.
+inline enqueue_result enqueued() {
+#if WEIR_CAF_1X
+  return true;
+#endif
+}
+
 /// An execution context that hands every actor on to somebody else.
 class context_base : public caf_context {
 public:

@@ -6,16 +6,25 @@
 
 namespace weir::actors {
 
-void credit_port::post(account* a) {
+void credit_port::post(account* a, bool urgent) {
   {
     std::lock_guard guard{mutex_};
     if (loop_) {
       posted_.push_back(a);
-      loop_->wake();
+      if (urgent)
+        loop_->wake();
+      else
+        loop_->remind();
       return;
     }
   }
   a->drop();
+}
+
+void credit_port::wake() {
+  std::lock_guard guard{mutex_};
+  if (loop_)
+    loop_->wake();
 }
 
 void credit_port::take(std::vector<account*>& out) {
@@ -38,19 +47,25 @@ void account::give_back(uint64_t bytes, uint64_t messages) {
   auto m = messages_.fetch_add(messages, std::memory_order_relaxed) + messages;
   auto b = bytes_.fetch_add(bytes, std::memory_order_seq_cst) + bytes;
   if (b >= wake_bytes_.load(std::memory_order_seq_cst) || m >= wake_messages_.load(std::memory_order_relaxed))
-    notify();
+    notify(true);
 }
 
 void account::give_back_reply(uint64_t bytes) {
-  reply_bytes_.fetch_add(bytes, std::memory_order_seq_cst);
-  notify();
+  auto all = reply_bytes_.fetch_add(bytes, std::memory_order_seq_cst) + bytes;
+  notify(all >= reply_wake_bytes || wake_bytes_.load(std::memory_order_relaxed) <= 1);
 }
 
-void account::notify() {
-  if (listed_.load(std::memory_order_relaxed) || listed_.exchange(true, std::memory_order_seq_cst))
+void account::notify(bool urgent) {
+  uint8_t wanted = urgent ? is_listed | is_urgent : is_listed;
+  if ((listed_.load(std::memory_order_relaxed) & wanted) == wanted)
     return;
-  hold();
-  port_->post(this);
+  auto before = listed_.fetch_or(wanted, std::memory_order_seq_cst);
+  if (!(before & is_listed)) {
+    hold();
+    port_->post(this, urgent);
+  } else if (urgent && !(before & is_urgent)) {
+    port_->wake();
+  }
 }
 
 void account::cancel(uint32_t call, uint32_t calls_max) {

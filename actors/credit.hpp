@@ -19,8 +19,10 @@ class account;
 class credit_port {
 public:
   explicit credit_port(net::loop& l) : loop_(&l) {}
-  /// Takes over one reference of `a`. Any thread.
-  void post(account* a);
+  /// Takes over one reference of `a`. Not `urgent`: the loop hears of it in its next round. Any thread.
+  void post(account* a, bool urgent);
+  /// What is posted has become urgent. Any thread.
+  void wake();
   /// What was posted. Loop only.
   void take(std::vector<account*>& out);
   /// The loop goes; from now on posts only drop their reference. Any thread.
@@ -47,7 +49,9 @@ public:
 
   /// Memory of requests or items died. Any thread.
   void give_back(uint64_t bytes, uint64_t messages);
-  /// Memory of a reply died: its room. Any thread.
+  /// Memory of a reply died: its room. A sleeping loop is not woken for it below `reply_wake_bytes`: whoever
+  /// looks at the budget or wants something from it does so in a round of the loop, which collects first. Any
+  /// thread.
   void give_back_reply(uint64_t bytes);
 
   struct returned {
@@ -81,16 +85,20 @@ public:
   session* owner() const { return session_; }
   void orphan() { session_ = nullptr; }
   /// Cleared by the loop when it has taken this account from its port.
-  void unlist() { listed_.store(false, std::memory_order_seq_cst); }
+  void unlist() { listed_.store(0, std::memory_order_seq_cst); }
+
+  /// Room for replies that may lie here while the loop sleeps; a sixteenth of the smallest budget.
+  static constexpr uint64_t reply_wake_bytes = 64 << 10;
 
 private:
+  static constexpr uint8_t is_listed = 1, is_urgent = 2;
   ~account() { delete[] cancelled_.load(std::memory_order_acquire); }
-  void notify();
+  void notify(bool urgent);
 
   session* session_;
   const std::shared_ptr<credit_port> port_;
   std::atomic<uint32_t> refs_{1};
-  std::atomic<bool> listed_{false};
+  std::atomic<uint8_t> listed_{0};
   std::atomic<uint64_t> wake_bytes_{0}, wake_messages_{0};
   /// By the slot of a call the generation that was cancelled last, which is never 0; made when there is one.
   std::atomic<std::atomic<uint16_t>*> cancelled_{nullptr};

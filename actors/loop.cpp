@@ -2,10 +2,19 @@
 
 #include <algorithm>
 
+#include <sched.h>
+
 #include "actors/credit_manager.hpp"
 #include "actors/endpoint.hpp"
 
 namespace weir::actors {
+
+namespace {
+/// In the place of the list once nothing is taken any more.
+class nothing_more final : public handed_over {
+  void run() override {}
+} closed;
+} // namespace
 
 loop::loop(caf::actor_system& sys, const net::loop_options& o, const net::budget_options& inbound,
            uint64_t outbound_bytes)
@@ -89,8 +98,55 @@ bool loop::is_drained() const {
          std::none_of(sessions.begin(), sessions.end(), [](auto* s) { return s->is_draining(); });
 }
 
+bool loop::hand_over(handed_over& what) {
+  auto* before = handed_over_.load(std::memory_order_relaxed);
+  do {
+    if (before == &closed)
+      return false;
+    what.next_ = before;
+  } while (!handed_over_.compare_exchange_weak(before, &what, std::memory_order_acq_rel));
+  if (!before)
+    wake();
+  return true;
+}
+
+uint32_t loop::run_handed_over(handed_over* last) {
+  if (last == &closed)
+    return 0;
+  handed_over* first = nullptr;
+  uint32_t count = 0;
+  for (; last; ++count) {
+    auto* before = last->next_;
+    last->next_ = first;
+    first = std::exchange(last, before);
+  }
+  while (first) {
+    auto* next = first->next_; // it may be gone, or on its way again, when it has run
+    first->run();
+    first = next;
+  }
+  return count;
+}
+
+void loop::take_handed_over() {
+  auto waits = [this] {
+    auto* last = handed_over_.load(std::memory_order_relaxed);
+    return last && last != &closed;
+  };
+  while (waits()) {
+    auto came = run_handed_over(handed_over_.exchange(nullptr, std::memory_order_acq_rel));
+    expected_ -= std::min(expected_, came);
+    if (expected_ == 0)
+      return;
+    sched_yield();
+    if (!waits())
+      expected_ = 0; // they have other things to do
+  }
+}
+
 void loop::shut_down() {
   draining_ = true;
+  run_handed_over(handed_over_.exchange(&closed, std::memory_order_acq_rel));
   for (auto& [uri, e] : endpoints)
     put(e, nullptr, close_session{});
   endpoints.clear();
@@ -108,11 +164,12 @@ void loop::take_remote() {
     arrived_.swap(remote_);
     tasks.swap(tasks_);
   }
+  collect_credit(); // before anybody asks what is owed
   for (auto& f : tasks)
     f();
+  take_handed_over();
   ready_.insert(ready_.end(), arrived_.begin(), arrived_.end());
   arrived_.clear();
-  collect_credit();
 }
 
 bool loop::run_ready() {

@@ -20,6 +20,20 @@ namespace weir::actors {
 class credit_manager;
 class link;
 
+/// Something to be done on a loop, kept by whoever hands it over: no lock, no memory.
+class handed_over {
+public:
+  /// On the loop; from now on it may be handed over again.
+  virtual void run() = 0;
+
+protected:
+  ~handed_over() = default;
+
+private:
+  friend class loop;
+  handed_over* next_ = nullptr;
+};
+
 /// A loop that runs pinned actors and owns what they share: the ledgers and the port of returning credit.
 class loop final : public net::loop, public std::enable_shared_from_this<loop> {
 public:
@@ -44,6 +58,13 @@ public:
   /// Begins nothing new: no dial, no session; a link that comes up is refused. Links and local conversations
   /// end when what is under way on them has. `done` is called, on the loop, when all have. On the loop.
   void drain(std::function<void()> done);
+  /// The same for what is done often: `what` runs once, in one of the next rounds, in the order of handing
+  /// over. Whoever finds nothing else waiting wakes the loop, so many threads wake it once. False: the loop
+  /// was shut down, nothing happens. Any thread.
+  bool hand_over(handed_over& what);
+  /// So many threads were just woken and will probably hand something over soon: when the first of them has, the
+  /// others are let run before the loop goes on, so that it writes once for all of them. On the loop.
+  void expect(uint32_t threads) { expected_ += threads; }
   /// Ends every session, link and endpoint of this loop; sessions that are made later refuse everything. On
   /// the loop.
   void shut_down();
@@ -101,6 +122,9 @@ private:
   void serve_retired();
   void collect_credit();
   bool is_drained() const;
+  void take_handed_over();
+  /// How many that were.
+  uint32_t run_handed_over(handed_over* last);
 
   caf::actor_system& system_;
   own_context own_;
@@ -117,6 +141,8 @@ private:
   std::atomic<bool> retired_{false};
   bool draining_ = false;
   std::function<void()> drained_; // to be told
+  uint32_t expected_ = 0; // threads that have not handed over anything since
+  alignas(64) std::atomic<handed_over*> handed_over_{nullptr}; // the last one first
 
   static constexpr size_t resumes_per_round = 4096; // then the sockets have their turn
   static constexpr size_t messages_per_resume = 300;

@@ -43,6 +43,9 @@ public:
   bool here() const { return std::this_thread::get_id() == thread_id_.load(std::memory_order_relaxed); }
   /// Makes a round happen soon. Any thread.
   void wake();
+  /// Lets the next round take what was left, whenever that is: a loop that sleeps goes on sleeping. Any
+  /// thread.
+  void remind() { remote_.store(true); }
 
   /// The time of this round: one clock reading for all of it.
   time_point now() const { return now_; }
@@ -82,7 +85,7 @@ protected:
   /// Whether `run_ready` has something to do: what the end of a round made ready must not wait for the next
   /// event.
   virtual bool has_ready() const { return false; }
-  /// Takes what other threads left. Called when `wake` was.
+  /// Takes what other threads left. Called when `wake` or `remind` was.
   virtual void take_remote() = 0;
   /// The calling thread does a bounded number of rounds of a loop that has stopped, as if it were the loop's.
   /// One thread at a time.
