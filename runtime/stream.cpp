@@ -4,58 +4,46 @@
 
 #include "runtime/actor_core.hpp"
 #include "runtime/message_parts.hpp"
+#include "runtime/stream_run.hpp"
 
 namespace weir {
 namespace detail {
 
-namespace {
-/// A run of an outlet goes to its session when it has this much, or when its actor's turn is over.
-constexpr uint32_t run_bytes = 64 << 10;
-} // namespace
-
 struct outlet_core::parts {
-  parts(actor& a, std::shared_ptr<session_guard> s)
-      : self(a), handle(s->handle()), session(std::move(s)), gate(session->raw()->entrance()) {}
+  parts(actor& a, std::shared_ptr<session_guard> s, net::lane in_lane)
+      : self(a),
+        handle(s->handle()),
+        session(std::move(s)),
+        gate(session->raw()->entrance()),
+        run(gate, in_lane) {}
 
   actor& self;
   caf::actor handle; // of its own session
   std::shared_ptr<session_guard> session;
   std::shared_ptr<actors::gate> gate;
-  net::lane in_lane = net::lane::normal;
+  stream_run run; // offered, not carried yet
   uint64_t id = 0;
-  net::position sent;
-  net::outgoing run; // offered, not carried yet
   bool dirty = false, closed = false;
   failure lost; // the stream, with this reason
 
   void flush() {
     dirty = false;
-    if (!run)
-      return;
-    actors::ask a;
-    a.message = std::exchange(run, {});
-    a.in_lane = in_lane;
-    gate->charge(a.message.cost(), a.message.count);
-    self.core().carry(*session, std::move(a));
-  }
-  uint64_t waiting_bytes() const { return run ? run.cost() : 0; }
-  bool may_send() const {
-    if (gate->session_id() == 0)
-      return false;
-    auto limit = gate->limit();
-    return sent.bytes < limit.bytes && sent.messages < limit.messages &&
-           gate->has_room_beside(waiting_bytes(), run ? run.count : 0);
+    if (run)
+      self.core().carry(*session, run.take());
   }
 };
 
-outlet_core::outlet_core(actor& self, const ref_base& to, lane l) {
+std::shared_ptr<session_guard> claim_session(const ref_base& to) {
   auto session = to.guard();
-  if (!session->raw()->claim()) {
-    session = guard_of(session->raw()->sibling());
-    session->raw()->claim();
-  }
-  parts_ = std::make_unique<parts>(self, std::move(session));
-  parts_->in_lane = static_cast<net::lane>(l);
+  if (session->raw()->claim())
+    return session;
+  session = guard_of(session->raw()->sibling());
+  session->raw()->claim();
+  return session;
+}
+
+outlet_core::outlet_core(actor& self, const ref_base& to, lane l) {
+  parts_ = std::make_unique<parts>(self, claim_session(to), static_cast<net::lane>(l));
   parts_->id = self.core().add_outlet(*this);
   parts_->gate->want_credit(); // told when it is open
   put(parts_->handle, self.core().self_ptr(),
@@ -83,30 +71,22 @@ bool outlet_core::may_build() {
   auto& p = *parts_;
   if (p.closed || p.gate->over())
     return false;
-  if (p.may_send())
+  if (p.run.may_send())
     return true;
   p.flush(); // or the credit that it waits for would never come
   p.gate->want_credit();
-  return p.may_send(); // it may have come in between
+  return p.run.may_send(); // it may have come in between
 }
 
 void outlet_core::push(message_out& m) {
   auto& p = *parts_;
   auto next = finish_message(m, expected_bytes_);
-  net::frame_header h;
-  h.length = next.body_bytes;
-  h.session = p.gate->session_id();
-  h.kind = net::frame_kind::message;
-  h.flags = static_cast<uint8_t>(p.in_lane);
-  net::store_header(next.at, h);
-  p.sent = p.sent.plus(next.cost(), 1);
-  if (!p.run)
-    p.run = std::move(next);
-  else if (!p.run.extend(next)) {
+  p.run.stamp(next);
+  if (!p.run.add(next)) {
     p.flush();
-    p.run = std::move(next);
+    p.run.add(next);
   }
-  if (p.run.body_bytes >= run_bytes)
+  if (p.run.is_full())
     p.flush();
   if (!p.dirty && p.run) {
     p.dirty = true;
@@ -126,7 +106,7 @@ void outlet_core::abort(failure why) {
   auto& p = *parts_;
   if (std::exchange(p.closed, true))
     return;
-  p.run = {};
+  p.run.drop();
   put(p.handle, nullptr, actors::abort_session{std::move(why)}); // not from an actor that may be dying
 }
 
