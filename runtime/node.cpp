@@ -13,6 +13,7 @@
 #include "actors/endpoint.hpp"
 #include "actors/loop.hpp"
 #include "actors/session.hpp"
+#include "runtime/client_desk.hpp"
 
 namespace weir {
 
@@ -322,6 +323,16 @@ void node::remember(const caf::actor& a) {
     s.spawned_kept = std::max<size_t>(64, s.spawned.size());
   }
   s.spawned.push_back(a.address());
+}
+
+/// One on each loop, for a `client`. They end with the node.
+std::vector<caf::actor> node::open_desks() {
+  std::vector<caf::actor> all;
+  for (auto& l : state_->loops) {
+    all.push_back(l->spawn<detail::desk>(std::ref(*l)));
+    remember(all.back());
+  }
+  return all;
 }
 
 /// The actors that live on the loops must end before the loops do.

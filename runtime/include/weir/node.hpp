@@ -1,6 +1,6 @@
 #pragma once
 // Start here: a node, what it serves, and how others are found. Then actor.hpp (calls), service.hpp,
-// stream.hpp, options.hpp.
+// stream.hpp, client.hpp (threads outside CAF), options.hpp.
 
 #include <memory>
 #include <string>
@@ -111,6 +111,7 @@ public:
   void stop();
 
 private:
+  friend class client;
   template <class T>
   static constexpr bool is_stream() {
     return capnp::kind<T>() == capnp::Kind::STRUCT;
@@ -118,6 +119,7 @@ private:
   caf_context* next_loop();
   void remember(const caf::actor& a);
   void drain();
+  std::vector<caf::actor> open_desks();
   void stop_spawned();
   result<void> serve_typed(std::string name, uint64_t type, bool stream, const caf::actor& by,
                            const serve_options& o);
