@@ -7,6 +7,8 @@
 
 #include <sys/prctl.h>
 
+#include <weir/client.hpp>
+
 #include "bench/messages.hpp"
 #include "bench/modes.hpp"
 #include "bench/raw.hpp"
@@ -86,6 +88,13 @@ struct caller_run {
   std::atomic<bool> told{false};
 };
 
+/// Whether `answer` is what call `sequence` has sent.
+bool is_answer(Blob::Reader answer, std::uint64_t sequence, const caller_run& run) {
+  auto data = answer.getData();
+  return answer.getSequence() == sequence && data.size() == run.pattern.size() &&
+         answer.getCheck() == program::check_of(sequence, data);
+}
+
 /// Has one call open at most. Closed loop: the next one follows the answer. On schedule: each `begin_work`
 /// lets one more begin, as soon as the one before is answered.
 class caller final : public weir::actor {
@@ -125,9 +134,7 @@ private:
   }
 
   void answered(Blob::Reader answer) {
-    auto data = answer.getData();
-    if (answer.getSequence() != sequence_ || data.size() != run_.pattern.size() ||
-        answer.getCheck() != program::check_of(sequence_, data))
+    if (!is_answer(answer, sequence_, run_))
       run_.failed("the answer is not what was sent");
     else
       run_.recorders.here().record(from_, clock::now());
@@ -176,18 +183,24 @@ void keep_schedule(caller_run& run, const std::vector<caf::actor>& callers) {
   }
 }
 
+std::uint64_t callers_of_a_session(const rpc_shape& shape) {
+  return std::clamp<std::uint64_t>(bytes_per_session / (shape.bytes + 256), 1, callers_per_session);
+}
+
+ref<Echo> open_session(client_node& node, const std::string& address) {
+  auto echo = node.node().lookup<Echo>("echo", address);
+  ask<echo_method>(
+      node, echo, [](echo_method::args) {}, [](echo_method::result) {}); // now it is open
+  return echo;
+}
+
 void run_client(client_node& node, const std::string& address, const rpc_shape& shape, shared_state& state) {
   caller_run run(shape, state);
-  auto per_session = std::clamp<std::uint64_t>(bytes_per_session / (shape.bytes + 256), 1,
-                                               callers_per_session);
   std::vector<caf::actor> callers;
   ref<Echo> echo;
   for (std::uint64_t i = 0; i < shape.callers; ++i) {
-    if (i % per_session == 0) {
-      echo = node.node().lookup<Echo>("echo", address);
-      ask<echo_method>(
-          node, echo, [](echo_method::args) {}, [](echo_method::result) {}); // now it is open
-    }
+    if (i % callers_of_a_session(shape) == 0)
+      echo = open_session(node, address);
     callers.push_back(node.spawn<caller>(run, i, echo));
   }
   echo = {};
@@ -204,8 +217,48 @@ void run_client(client_node& node, const std::string& address, const rpc_shape& 
   run.ended.get_future().wait();
 }
 
+/// One blocking call behind the other until the run is over.
+void keep_calling(weir::client& via, const ref<Echo>& echo, caller_run& run, std::uint64_t index) {
+  recorder record(run.state);
+  for (std::uint64_t n = 0; record.running(); ++n) {
+    auto from = clock::now();
+    if (run.interval > 0ns) {
+      from = run.due(index, n);
+      std::this_thread::sleep_until(from);
+    }
+    auto sequence = index << 40 | (n + 1);
+    auto answer = via.call<echo_method>(echo, run.options, [&](echo_method::args to) {
+      program::fill_blob(to, sequence, run.pattern, run.pattern.size());
+    });
+    if (!answer) {
+      run.failed(to_string(answer.error()));
+      std::this_thread::sleep_for(pause_after_failure); // a lost link is no reason to spin
+    } else if (!is_answer(*answer, sequence, run)) {
+      run.failed("the answer is not what was sent");
+    } else {
+      record.record(from, clock::now());
+    }
+  }
+}
+
+void run_threads(client_node& node, const std::string& address, const rpc_shape& shape, shared_state& state) {
+  caller_run run(shape, state);
+  weir::client via{node.node()};
+  std::vector<std::jthread> threads;
+  ref<Echo> echo;
+  for (std::uint64_t i = 0; i < shape.callers; ++i) {
+    if (i % callers_of_a_session(shape) == 0)
+      echo = open_session(node, address);
+    threads.emplace_back([&via, &run, echo, i] { keep_calling(via, echo, run, i); });
+  }
+  ++state.ready;
+}
+
 void client(client_node& node, const std::string& address, const rpc_shape& shape, shared_state& state) {
-  run_client(node, address, shape, state); // publishes when it is destroyed
+  if (shape.style == "threads") // both publish when they are done
+    run_threads(node, address, shape, state);
+  else
+    run_client(node, address, shape, state);
   finish(state);
 }
 
@@ -214,14 +267,8 @@ void client(client_node& node, const std::string& address, const rpc_shape& shap
 int rpc_main(int argc, char** argv) {
   weir_mode<rpc_shape, rpc_result> mode{
       "rpc", "calls from many callers to one service, and how long they take", run_rpc, raw_rpc, client};
-  return run_weir_mode(
-      mode, argc, argv, [](const options& line, const rpc_shape& shape) -> std::optional<int> {
-        if (shape.style == "threads")
-          return line.refuse("--style",
-                             "threads needs the blocking client weir::client, which comes with part 2: "
-                             "use actors, or 'weir bench raw rpc' for threads on sockets");
-        return std::nullopt;
-      });
+  return run_weir_mode(mode, argc, argv,
+                       [](const options&, const rpc_shape&) -> std::optional<int> { return std::nullopt; });
 }
 
 } // namespace weir::bench

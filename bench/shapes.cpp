@@ -16,7 +16,7 @@ void add_options(options& line, rpc_shape& shape) {
       .bytes("bytes", shape.bytes, 0, message_bytes_max, "payload of a call and of its answer")
       .duration("seconds", shape.length, seconds(0.05), seconds(86400), "time to measure, after a warm-up")
       .choice("style", shape.style, {"actors", "threads"},
-              "callers: actors on one link, or blocking threads");
+              "callers: actors, or blocking threads; weir has one link for all");
   add_transport(line, shape.transport);
   line.number("rate", shape.rate, 0, 1e9,
               "calls per second of all, timed from the scheduled send; 0: closed loop");

@@ -13,7 +13,7 @@
 namespace weir::bench {
 
 /// Calls that are answered with as many bytes as they bring. Every process has one connection for all its
-/// callers (style actors) or a blocking one for each (style threads).
+/// callers; with style threads raw and the peers have a blocking one for each.
 struct rpc_shape {
   std::uint64_t processes = 1;
   std::uint64_t callers = 1; ///< in each process, each with one call open
