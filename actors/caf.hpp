@@ -96,6 +96,14 @@ void put(const caf::actor& to, caf::strong_actor_ptr from, T&& x) {
   put(caf::actor_cast<caf::strong_actor_ptr>(to), std::move(from), std::forward<T>(x));
 }
 
+/// The same at a later time, by CAF's clock.
+template <class T>
+void put_at(caf::actor_system& sys, std::chrono::steady_clock::time_point when, caf::strong_actor_ptr to,
+            T&& x) {
+  sys.clock().schedule_message(when, std::move(to),
+                               make_element(nullptr, caf::make_message_id(), std::forward<T>(x)));
+}
+
 inline void send_exit(const caf::strong_actor_ptr& to, caf::exit_reason reason) {
   if (to)
     to->enqueue(make_element(nullptr, caf::make_message_id(caf::message_priority::high),

@@ -161,6 +161,11 @@ struct cancel_call {
   uint64_t token = 0;
 };
 
+/// To an actor, from itself: a coroutine of it has slept for long enough.
+struct wake_up {
+  uint64_t sleeper = 0;
+};
+
 /// Between credit managers: one loop's budget asks another's for what that has free, and gets some or
 /// nothing.
 struct borrow {
@@ -221,6 +226,7 @@ CAF_ADD_TYPE_ID(weir, (weir::actors::serve_service))
 CAF_ADD_TYPE_ID(weir, (weir::actors::borrow))
 CAF_ADD_TYPE_ID(weir, (weir::actors::lent))
 CAF_ADD_TYPE_ID(weir, (weir::actors::retry_call))
+CAF_ADD_TYPE_ID(weir, (weir::actors::wake_up))
 CAF_END_TYPE_ID_BLOCK(weir)
 
 WEIR_LOCAL_MESSAGE(weir::actors::ask)
@@ -241,3 +247,4 @@ WEIR_LOCAL_MESSAGE(weir::actors::serve_service)
 WEIR_LOCAL_MESSAGE(weir::actors::borrow)
 WEIR_LOCAL_MESSAGE(weir::actors::lent)
 WEIR_LOCAL_MESSAGE(weir::actors::retry_call)
+WEIR_LOCAL_MESSAGE(weir::actors::wake_up)

@@ -34,9 +34,10 @@ uint64_t actor_core::open(const std::shared_ptr<session_guard>& via, uint64_t re
   auto& c = calls_[slot];
   c.session = via;
   c.result_type = result_type;
-  c.open = true;
+  c.open = c.wanted = true;
   return token_of(++c.generation, slot);
 }
+
 
 uint64_t actor_core::start_call(const ref_base& to, const call_options& o, message_out& m,
                                 uint64_t result_type) {
@@ -108,8 +109,43 @@ actor_core::open_call* actor_core::find(uint64_t token) {
 }
 
 void actor_core::expect(uint64_t token, std::unique_ptr<reply_handler> h) {
-  if (auto* c = find(token))
-    c->handler = std::move(h);
+  auto* c = find(token);
+  if (!c)
+    return;
+  c->handler = std::move(h);
+  if (auto came = std::move(c->came))
+    finish(token, *c, *came);
+}
+
+void actor_core::forget(uint64_t token) {
+  auto* c = find(token);
+  if (!c)
+    return;
+  c->wanted = false;
+  if (c->came)
+    close(token, *c);
+}
+
+bool actor_core::take_reply(uint64_t token, reply_waiter& w) {
+  auto* c = find(token);
+  if (!c) {
+    w.take(failure{errc::unknown_call, outcome::unknown, "the outcome of this call was taken before"});
+    return true;
+  }
+  auto came = std::move(c->came);
+  if (!came)
+    return false;
+  auto type = c->result_type;
+  close(token, *c);
+  fill(w, *came, type);
+  return true;
+}
+
+void actor_core::wait_for(uint64_t token, reply_waiter* w) {
+  if (auto* c = find(token)) {
+    c->waiter = w;
+    c->wanted = w != nullptr;
+  }
 }
 
 void actor_core::cancel(uint64_t token) {
@@ -133,31 +169,66 @@ void actor_core::on_reply(actors::reply& r) {
     finish(r.token, *c, r);
 }
 
+void actor_core::close(uint64_t token, open_call& c) {
+  c.open = false;
+  c.waiter = nullptr;
+  c.came = nullptr;
+  c.again = nullptr;
+  c.session.reset();
+  free_.push_back(static_cast<uint32_t>((token & 0xffffffff) - 1));
+}
+
+namespace {
+/// Why a reply is not the results that are expected; none: it is.
+failure fault_of(const message_in& in, const net::message_view& v, uint64_t type) {
+  if (in.head().type == net::failure_type())
+    return net::read_failure(v);
+  if (in.head().type != type)
+    return {errc::wrong_type, outcome::done,
+            fmt::format("the reply has type {:#x}, not {:#x}", in.head().type, type)};
+  return {};
+}
+} // namespace
+
+void actor_core::fill(reply_waiter& w, actors::reply& r, uint64_t type) {
+  if (!r.in)
+    return w.take(std::move(r.why));
+  auto parts = std::make_unique<kept_message::parts>(std::move(r.in));
+  if (auto why = fault_of(parts->reader, parts->owner.view(), type); why.code != errc::none)
+    return w.take(std::move(why));
+  try {
+    w.take(kept_message{std::move(parts)});
+  } catch (const kj::Exception& e) { // foreign bytes that are not what they say
+    w.take(failure{errc::malformed_message, outcome::done, e.getDescription().cStr()});
+  }
+}
+
 void actor_core::finish(uint64_t token, open_call& c, actors::reply& r) {
-  net::message_view v;
   failure why = r.why;
   if (r.in) {
-    v = r.in.view();
-    message_in in{v.words, v.count};
-    if (in.head().type == net::failure_type())
-      why = net::read_failure(v);
-    else if (in.head().type != c.result_type)
-      why = {errc::wrong_type, outcome::done,
-             fmt::format("the reply has type {:#x}, not {:#x}", in.head().type, c.result_type)};
+    auto& v = r.in.view();
+    why = fault_of(message_in{v.words, v.count}, v, c.result_type);
   }
   if (why.code != errc::none && try_again(token, c, why))
     return;
+  if (auto* waiter = c.waiter) {
+    auto type = c.result_type;
+    close(token, c);
+    fill(*waiter, r, type);
+    return waiter->resume();
+  }
+  if (!c.handler && c.wanted) {
+    c.came = std::make_unique<actors::reply>(std::move(r));
+    return;
+  }
   auto handler = std::move(c.handler);
-  c.open = false;
-  c.session.reset();
-  c.again.reset();
-  free_.push_back(static_cast<uint32_t>((token & 0xffffffff) - 1));
+  close(token, c);
   if (!handler)
     return;
   if (why.code != errc::none)
     return handler->on_failure(why);
   try {
-    message_in in{v.words, v.count};
+    message_in in{r.in.view().words, r.in.view().count};
     handler->on_reply(in.body());
   } catch (const kj::Exception& e) { // foreign bytes that are not what they say
     handler->on_failure({errc::malformed_message, outcome::done, e.getDescription().cStr()});
@@ -170,12 +241,21 @@ uint64_t actor_core::add_outlet(outlet_core& o) {
 }
 
 void actor_core::stop() {
+  while (tasks)
+    tasks->handle().destroy(); // which takes it out of the list
+  sleepers_.clear();
   calls_.clear();
   free_.clear();
   tellers_.clear();
   for (auto& [id, o] : outlets_)
     o->abandon();
 }
+
+namespace {
+thread_local actor* running = nullptr;
+} // namespace
+
+actor* running_actor() { return running; }
 
 } // namespace detail
 
@@ -193,6 +273,8 @@ actor::actor(caf::actor_config& cfg) : pinnable(cfg), core_(std::make_unique<det
       core_->on_undelivered(*u);
     else if (auto* again = content_as<actors::retry_call>(c))
       core_->on_retry(again->token);
+    else if (auto* w = content_as<actors::wake_up>(c))
+      core_->on_wake_up(w->sleeper);
   });
 }
 
@@ -203,8 +285,12 @@ caf::behavior actor::make_behavior() {
 }
 
 actor::resume_result actor::resume(caf_context* ctx, size_t max_throughput) {
+  auto* before = std::exchange(detail::running, this);
   auto r = pinnable::resume(ctx, max_throughput);
   core_->flush();
+  if (getf(caf::abstract_actor::is_terminated_flag))
+    core_->stop(); // also when an `on_exit` of the user's does not call ours
+  detail::running = before;
   return r;
 }
 
@@ -215,6 +301,12 @@ void actor::expect(uint64_t token, std::unique_ptr<detail::reply_handler> h) {
   core_->expect(token, std::move(h));
 }
 size_t actor::expected_bytes() const { return core_->expected_bytes(); }
+void actor::forget(uint64_t token) { core_->forget(token); }
+bool actor::take_reply(uint64_t token, detail::reply_waiter& w) { return core_->take_reply(token, w); }
+void actor::wait_for(uint64_t token, detail::reply_waiter* w) { core_->wait_for(token, w); }
+void actor::on_task_failed(const failure& why) {
+  quit(caf::make_error(caf::sec::runtime_error, to_string(why)));
+}
 bool actor::handle_arrived(void*) { return false; }
 bool actor::handle_stream_event(void*) { return false; }
 

@@ -4,6 +4,7 @@
 
 #include <weir/actor.hpp>
 #include <weir/stream.hpp>
+#include <weir/task.hpp>
 
 #include "actors/loop.hpp"
 #include "actors/messages.hpp"
@@ -16,14 +17,28 @@ namespace weir::detail {
 class actor_core {
 public:
   explicit actor_core(actor& self) : self_(self), loop_(actors::loop::of(self)), random_(self.id()) {}
+  ~actor_core() { stop(); }
 
   uint64_t start_call(const ref_base& to, const call_options& o, message_out& m, uint64_t result_type);
   bool start_tell(const ref_base& to, message_out& m, lane l);
   void expect(uint64_t token, std::unique_ptr<reply_handler> h);
+  /// Nobody asks for the outcome of the call any more.
+  void forget(uint64_t token);
+  /// Fills `w` when the call is over. False: not yet.
+  bool take_reply(uint64_t token, reply_waiter& w);
+  /// `w` (nullptr: nobody) is filled and resumed when the call is over.
+  void wait_for(uint64_t token, reply_waiter* w);
   void cancel(uint64_t token);
   /// The time has come to make a call again.
   void on_retry(uint64_t token);
   void on_reply(actors::reply& r);
+
+  /// Coroutines that have begun on this actor and not ended, and those of them that sleep.
+  task_frame* tasks = nullptr;
+  uint64_t sleep(std::chrono::nanoseconds d, std::coroutine_handle<> who);
+  void wake(uint64_t sleeper) { sleepers_.erase(sleeper); }
+  void on_wake_up(uint64_t sleeper);
+
   void on_outlet_event(const actors::outlet_event& e);
   void on_undelivered(const actors::undelivered_note& n);
   /// At the end of each run of the actor: what its outlets have collected leaves.
@@ -55,10 +70,12 @@ private:
   struct open_call {
     std::unique_ptr<reply_handler> handler;
     std::unique_ptr<second_try> again;
+    reply_waiter* waiter = nullptr;
+    std::unique_ptr<actors::reply> came; // and is waited for later
     std::weak_ptr<session_guard> session;
     uint64_t result_type = 0;
     uint32_t generation = 0;
-    bool open = false;
+    bool open = false, wanted = false;
   };
   static uint64_t token_of(uint32_t generation, size_t slot) {
     return uint64_t{generation} << 32 | (slot + 1);
@@ -70,6 +87,8 @@ private:
   /// True: the call goes on, in a moment.
   bool try_again(uint64_t token, open_call& c, const failure& why);
   const std::shared_ptr<actors::teller>& teller_to(const session_guard& to);
+  void close(uint64_t token, open_call& c);
+  static void fill(reply_waiter& w, actors::reply& r, uint64_t type);
 
   actor& self_;
   actors::loop* const loop_;
@@ -81,8 +100,16 @@ private:
   std::unordered_map<caf::actor_id, std::shared_ptr<actors::teller>> tellers_; // by session
   size_t tellers_kept_ = 16;
   net::splitmix64 random_;
+  std::unordered_map<uint64_t, std::coroutine_handle<>> sleepers_;
+  uint64_t last_sleeper_ = 0;
   size_t expected_bytes_ = 256;
 };
+
+/// The actor whose handler this thread runs, or nullptr.
+actor* running_actor();
+
+/// What the exception that is being handled says to a caller.
+failure failure_of_exception();
 
 /// A message that leaves: built, with its size as the guess for the next one of its kind.
 net::outgoing finish_message(message_out& m, size_t& expected_bytes);

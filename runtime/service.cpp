@@ -80,6 +80,18 @@ std::chrono::milliseconds call_context::time_left() const {
   return std::chrono::duration_cast<milliseconds>(parts_->deadline - std::chrono::steady_clock::now());
 }
 
+failure failure_of_exception() {
+  try {
+    throw;
+  } catch (const kj::Exception& e) {
+    return {errc::malformed_message, outcome::unknown, e.getDescription().cStr()};
+  } catch (const std::exception& e) {
+    return {errc::handler_failed, outcome::unknown, e.what()};
+  } catch (...) {
+    return {errc::handler_failed, outcome::unknown, "the handler threw something that is no std::exception"};
+  }
+}
+
 class service_core {
 public:
   explicit service_core(service_base& self) : self_(self) {}
@@ -162,12 +174,8 @@ failure service_core::handle(actors::arrived& m, size_t i, const answer_sink& to
   call_frame frame{m, i, in, to, expected_bytes_};
   try {
     h.run(frame);
-  } catch (const kj::Exception& e) {
-    return {errc::malformed_message, outcome::unknown, e.getDescription().cStr()};
-  } catch (const std::exception& e) {
-    return {errc::handler_failed, outcome::unknown, e.what()};
   } catch (...) {
-    return {errc::handler_failed, outcome::unknown, "the handler threw something that is no std::exception"};
+    return failure_of_exception();
   }
   if (frame.out) {
     answer = finish_message(*frame.out, expected_bytes_);

@@ -1,3 +1,5 @@
+#include <optional>
+
 #include <kj/exception.h>
 
 #include <weir/stream.hpp>
@@ -24,7 +26,8 @@ struct outlet_core::parts {
   stream_run run; // offered, not carried yet
   uint64_t id = 0;
   bool dirty = false, closed = false;
-  failure lost; // the stream, with this reason
+  uint64_t consumed = 0;       // when it is over and was not lost
+  std::optional<failure> over; // none in it: closed
 
   void flush() {
     dirty = false;
@@ -51,6 +54,8 @@ outlet_core::outlet_core(actor& self, const ref_base& to, lane l) {
 }
 
 outlet_core::~outlet_core() {
+  if (waiter)
+    waiter->on = nullptr;
   abandon();
   parts_->self.core().remove_outlet(parts_->id);
 }
@@ -62,9 +67,9 @@ void outlet_core::abandon() {
 void outlet_core::on_end(std::function<void(uint64_t)> ok, std::function<void(const failure&)> bad) {
   on_closed = std::move(ok);
   on_failed = std::move(bad);
-  if (auto& p = *parts_; p.lost.code != errc::none)
+  if (auto& p = *parts_; p.over && p.over->code != errc::none)
     put(p.self.core().self_ptr(), nullptr,
-        actors::outlet_event{actors::outlet_event::type::failed, p.id, 0, p.lost});
+        actors::outlet_event{actors::outlet_event::type::failed, p.id, 0, *p.over});
 }
 
 bool outlet_core::may_build() {
@@ -110,6 +115,23 @@ void outlet_core::abort(failure why) {
   put(p.handle, nullptr, actors::abort_session{std::move(why)}); // not from an actor that may be dying
 }
 
+bool outlet_core::ask(outlet_waiter& w) {
+  auto& p = *parts_;
+  if (!p.over)
+    return w.what == outlet_waiter::wish::credit && !p.closed && may_build();
+  w.consumed = p.consumed;
+  w.why = *p.over;
+  if (w.what == outlet_waiter::wish::credit && w.why.code == errc::none)
+    w.why = {errc::session_closed, outcome::not_executed, "the stream is closed"};
+  return true;
+}
+
+/// Resumes who waits for what has just happened; the outlet may be gone afterwards.
+static void tell_waiter(outlet_core& o) {
+  if (o.waiter && o.ask(*o.waiter))
+    std::exchange(o.waiter, nullptr)->resume();
+}
+
 void actor_core::flush() {
   for (size_t i = 0; i < dirty_.size(); ++i)
     if (auto o = outlets_.find(dirty_[i]); o != outlets_.end())
@@ -128,20 +150,27 @@ void actor_core::on_outlet_event(const actors::outlet_event& e) {
     auto f = std::move(o.on_credit); // it may destroy the outlet
     if (f)
       f();
-    if (auto still = outlets_.find(e.outlet); still != outlets_.end() && !still->second->on_credit)
-      still->second->on_credit = std::move(f);
+    if (auto still = outlets_.find(e.outlet); still != outlets_.end()) {
+      if (!still->second->on_credit)
+        still->second->on_credit = std::move(f);
+      tell_waiter(*still->second);
+    }
     return;
   }
   case type::closed:
+    o.get().over = failure{};
+    o.get().consumed = e.consumed;
     if (auto f = std::move(o.on_closed))
       f(e.consumed);
-    return;
+    break;
   case type::failed:
-    o.get().lost = e.why;
+    o.get().over = e.why;
     if (auto f = std::move(o.on_failed))
       f(e.why);
-    return;
+    break;
   }
+  if (auto still = outlets_.find(e.outlet); still != outlets_.end())
+    tell_waiter(*still->second);
 }
 
 kept_message inlet_core::hold() {

@@ -80,13 +80,34 @@ private:
   Bad bad_;
 };
 
+/// A coroutine that waits for the answer to a call; it lives in the frame of that coroutine.
+class reply_waiter {
+public:
+  /// The results, which it owns from now on. Throws kj::Exception when they are not what they should be.
+  virtual void take(kept_message m) = 0;
+  virtual void take(failure why) = 0;
+  virtual void resume() = 0;
+
+protected:
+  ~reply_waiter() = default;
+};
+
 } // namespace detail
 
-/// A call under way. `then` says what happens next; without it the outcome is dropped.
+/// A call under way. `then` says what happens next, or `co_await` waits for it (task.hpp). While this lives
+/// an answer that has come is kept for them; when it dies before, the outcome is dropped. Move-only; used on
+/// its actor.
 template <class Method>
 class pending_call {
 public:
   pending_call(actor& self, uint64_t token) : self_(&self), token_(token) {}
+  pending_call(pending_call&& other) noexcept : self_(other.self_), token_(std::exchange(other.token_, 0)) {}
+  pending_call& operator=(pending_call&& other) noexcept {
+    std::swap(self_, other.self_);
+    std::swap(token_, other.token_);
+    return *this;
+  }
+  ~pending_call();
 
   /// Calls `ok(Method::result)` or `bad(const weir::failure&)`, exactly one of them, once, on this actor. The
   /// result is valid during the call. Returns what `actor::cancel` takes.
@@ -96,6 +117,12 @@ public:
   uint64_t then(Ok ok) {
     return then(std::move(ok), [](const failure&) {});
   }
+  /// What `actor::cancel` takes; 0 after `then`.
+  uint64_t id() const { return token_; }
+
+  // ---- for weir
+  actor& self() const { return *self_; }
+  uint64_t release() { return std::exchange(token_, 0); }
 
 private:
   actor* self_;
@@ -143,10 +170,16 @@ public:
   }
   /// At most one per session is on its way at any time; `count` says how many messages it stands for.
   virtual void on_undelivered(const undelivered& u) { static_cast<void>(u); }
+  /// An exception has left a `weir::task` that answers no request: as one that leaves any other handler of a
+  /// CAF actor it ends this actor, unless this is overridden.
+  virtual void on_task_failed(const failure& why);
 
   // ---- for weir
   detail::actor_core& core() { return *core_; }
   void expect(uint64_t token, std::unique_ptr<detail::reply_handler> h);
+  void forget(uint64_t token);
+  bool take_reply(uint64_t token, detail::reply_waiter& w);
+  void wait_for(uint64_t token, detail::reply_waiter* w);
 
 protected:
   resume_result resume(caf_context* ctx, size_t max_throughput) override;
@@ -167,9 +200,16 @@ private:
 template <class Method>
 template <class Ok, class Bad>
 uint64_t pending_call<Method>::then(Ok ok, Bad bad) {
-  self_->expect(token_, std::make_unique<detail::typed_reply_handler<typename Method::results, Ok, Bad>>(
-                            std::move(ok), std::move(bad)));
-  return token_;
+  auto token = release();
+  self_->expect(token, std::make_unique<detail::typed_reply_handler<typename Method::results, Ok, Bad>>(
+                           std::move(ok), std::move(bad)));
+  return token;
+}
+
+template <class Method>
+pending_call<Method>::~pending_call() {
+  if (token_ != 0)
+    self_->forget(token_);
 }
 
 } // namespace weir

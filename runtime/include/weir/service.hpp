@@ -8,9 +8,33 @@
 
 namespace weir {
 
+class task;
+
 namespace detail {
 
 class service_core;
+
+/// The type of the only parameter of a lambda or another object with one plain operator(); void when it
+/// cannot be told.
+template <class F>
+struct parameter {
+  using type = void;
+};
+template <class R, class C, class A>
+struct parameter<R (C::*)(A)> {
+  using type = A;
+};
+template <class R, class C, class A>
+struct parameter<R (C::*)(A) const> {
+  using type = A;
+};
+template <class F>
+constexpr bool takes_reference() {
+  if constexpr (requires { &F::operator(); })
+    return std::is_reference_v<typename parameter<decltype(&F::operator())>::type>;
+  else
+    return false;
+}
 
 /// One request while its handler runs, or for as long as a `request` keeps it.
 class call_context {
@@ -76,6 +100,9 @@ public:
   /// Until the caller's deadline.
   std::chrono::milliseconds time_left() const { return context_->time_left(); }
 
+  // ---- for weir
+  const std::shared_ptr<detail::call_context>& context() const { return context_; }
+
 private:
   std::shared_ptr<detail::call_context> context_; // shared so that lambdas that hold one are copyable
 };
@@ -136,22 +163,28 @@ public:
   uint64_t interface() const final { return detail::type_id<Interface>(); }
 
 protected:
-  /// `f(Method::in, Method::out)` answers at once; `f(weir::request<Method>)` answers later.
+  /// `f(Method::in, Method::out)` answers at once; `f(weir::request<Method>)` answers later, and may be a
+  /// coroutine: a lambda that returns `weir::task` (task.hpp). `f` is kept for as long as this service lives,
+  /// so what it captures may be used in the whole of the coroutine.
   template <class Method, class F>
   static detail::handler on(F f) {
     static_assert(std::is_same_v<typename Method::interface, Interface>, "a method of another interface");
     detail::handler h{Method::id(), detail::type_id<typename Method::params>(), {}};
-    if constexpr (std::is_invocable_v<F, weir::request<Method>>)
+    if constexpr (std::is_invocable_v<F, weir::request<Method>>) {
+      static_assert(!std::is_same_v<std::invoke_result_t<F, weir::request<Method>>, task> ||
+                        !detail::takes_reference<F>(),
+                    "a coroutine takes its weir::request by value");
       h.run = [f = std::move(f)](detail::current_call& c) mutable {
         if (auto kept = c.keep())
           f(weir::request<Method>{std::move(*kept)});
       };
-    else
+    } else {
       h.run = [f = std::move(f)](detail::current_call& c) mutable {
         auto in = c.params().template getAs<typename Method::params>();
         f(in,
           c.results(detail::type_id<typename Method::results>()).template initAs<typename Method::results>());
       };
+    }
     return h;
   }
   std::vector<std::string> method_names() const final {

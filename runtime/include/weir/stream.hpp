@@ -7,6 +7,24 @@ namespace weir {
 
 namespace detail {
 
+class outlet_core;
+
+/// A coroutine that waits for news of an outlet; it lives in the frame of that coroutine.
+class outlet_waiter {
+public:
+  enum class wish : uint8_t { credit, end };
+  explicit outlet_waiter(wish w) : what(w) {}
+  virtual void resume() = 0;
+
+  const wish what;
+  outlet_core* on = nullptr; ///< nullptr once it is gone: then nobody is resumed
+  uint64_t consumed = 0;     ///< when it was closed
+  failure why;               ///< when it was lost
+
+protected:
+  ~outlet_waiter() = default;
+};
+
 /// The untyped half of an outlet. Owner: the producing actor.
 class outlet_core {
 public:
@@ -24,12 +42,15 @@ public:
   void abandon();
   /// What `then` of a closed stream waits for; comes at once when the stream was lost before.
   void on_end(std::function<void(uint64_t)> ok, std::function<void(const failure&)> bad);
+  /// True: what `w` waits for is there, and it is filled.
+  bool ask(outlet_waiter& w);
   struct parts;
   parts& get() { return *parts_; }
 
   std::function<void()> on_credit;
   std::function<void(uint64_t)> on_closed;
   std::function<void(const failure&)> on_failed;
+  outlet_waiter* waiter = nullptr; // filled and resumed when what it waits for is there
 
 private:
   std::unique_ptr<parts> parts_;
@@ -60,6 +81,8 @@ public:
   void then(Ok ok, Bad bad) {
     outlet_->on_end(std::move(ok), std::move(bad));
   }
+  // ---- for weir
+  detail::outlet_core& core() const { return *outlet_; }
 
 private:
   detail::outlet_core* outlet_;
@@ -98,6 +121,9 @@ public:
   /// Gives the stream up: what is under way is dropped, and the sink's `on_ended` gets `why` (code and text).
   /// What a forwarder does whose own input was lost, so that nobody takes a part for the whole.
   void abort(failure why) { core_.abort(std::move(why)); }
+
+  // ---- for weir
+  detail::outlet_core& core() { return core_; }
 
 private:
   detail::outlet_core core_;
