@@ -6,6 +6,9 @@
 #include <mutex>
 #include <vector>
 
+#include <caf/actor_cast.hpp>
+#include <caf/actor_control_block.hpp>
+
 #include "net/loop.hpp"
 #include "net/message.hpp"
 #include "net/ration.hpp"
@@ -84,6 +87,12 @@ public:
   /// nullptr once the session is gone: then what comes back goes to the budget. Loop only.
   session* owner() const { return session_; }
   void orphan() { session_ = nullptr; }
+  /// The session through which who got a message of this account acts on the conversation itself: gives a
+  /// stream up, sends rows back. Set before the first message is handed over. Null: none, or it is gone. Any
+  /// thread.
+  caf::strong_actor_ptr back() const { return caf::actor_cast<caf::strong_actor_ptr>(back_); }
+  void set_back(caf::weak_actor_ptr s) { back_ = std::move(s); }
+
   /// Cleared by the loop when it has taken this account from its port.
   void unlist() { listed_.store(0, std::memory_order_seq_cst); }
 
@@ -96,6 +105,7 @@ private:
   void notify(bool urgent);
 
   session* session_;
+  caf::weak_actor_ptr back_;
   const std::shared_ptr<credit_port> port_;
   std::atomic<uint32_t> refs_{1};
   std::atomic<uint8_t> listed_{0};

@@ -236,8 +236,7 @@ void link::flush_port(service_port* p) {
   if (p->batch.empty())
     return;
   auto n = p->batch.size();
-  put(p->to, caf::strong_actor_ptr{ctrl()}, arrived{std::move(p->batch), &loop_, p->allowance});
-  p->batch = arrivals{};
+  p->hand_over(loop_, caf::strong_actor_ptr{ctrl()});
   p->batch.reserve(n);
 }
 
@@ -246,6 +245,8 @@ void link::flush_port(service_port* p) {
 failure link::open(session& s) {
   failure why;
   net::open_request r{s.to().service, s.to().interface, s.to().stream, 0, {0, 0, 4}};
+  if (s.to().rows != 0)
+    r.replies_in = env_->ration;
   auto* protocol = mux_->open(r, why);
   if (!protocol)
     return why;
@@ -372,7 +373,7 @@ void link::go_away(std::string why) {
 /// is its producer's to end.
 void link::close_idle_sessions() {
   for (auto& [s, handle] : sessions_)
-    if (auto* p = s->protocol(); p && p->opened_here() && !p->is_stream())
+    if (auto* p = s->protocol(); p && p->opened_here() && !p->is_stream() && s->to().rows == 0)
       s->close();
 }
 

@@ -49,6 +49,7 @@ public:
   service_port* port_of(const found_service& f);
   /// A session uses it no more, and has flushed it.
   void leave_port(service_port* p);
+  void forget_port(service_port* p) { std::erase(touched_ports_, p); }
   void touch_port(service_port* p) { touched_ports_.push_back(p); }
   /// Answers, from services on this loop.
   static void answer_all(answers& a);

@@ -18,9 +18,9 @@ std::pair<net::message_view, net::slab_ref> in_one_piece(net::outgoing& m) {
 }
 } // namespace
 
-local_conversation::local_conversation(session& s, const found_service& f)
+local_conversation::local_conversation(session& s, const found_service& f, uint64_t reader)
     : session_(s),
-      port_{caf::actor_cast<caf::strong_actor_ptr>(f.service), f.allowance, {}},
+      port_{caf::actor_cast<caf::strong_actor_ptr>(f.service), f.allowance, {}, 0, reader},
       ration_(s.env_->ration) {
   ration_.messages = std::min(ration_.messages, f.ration_messages);
 }
@@ -239,7 +239,7 @@ void local_conversation::collect(const account::returned& r) {
 void local_conversation::publish() { session_.gate_->publish(limit()); }
 
 void local_conversation::touch() {
-  if (session_.target_.stream && !opened_) {
+  if (session_.target_.stream && !opened_ && port_.reader == 0) {
     opened_ = true;
     put(port_.to, nullptr, stream_event{stream_event::type::opened, session_.account_});
   }
@@ -251,9 +251,7 @@ void local_conversation::end_of_round() {
   in_round_ = false;
   if (port_.batch.empty())
     return;
-  put(port_.to, caf::strong_actor_ptr{session_.ctrl()},
-      arrived{std::move(port_.batch), &session_.loop_, port_.allowance});
-  port_.batch = arrivals{};
+  port_.hand_over(session_.loop_, caf::strong_actor_ptr{session_.ctrl()});
 }
 
 void local_conversation::close() {
@@ -263,9 +261,13 @@ void local_conversation::close() {
 }
 
 void local_conversation::finish_if_done() {
-  if (closing_ && queue_.empty() && session_.target_.stream && opened_ && !std::exchange(finished_, true)) {
+  bool known = opened_ || port_.reader != 0; // who was told of the stream is told of its end
+  if (closing_ && queue_.empty() && session_.target_.stream && known && !std::exchange(finished_, true)) {
     end_of_round(); // its last messages go first
-    put(port_.to, nullptr, stream_event{stream_event::type::finished, session_.account_});
+    if (port_.reader != 0)
+      put(port_.to, nullptr, rows_arrived{port_.reader, failure{}});
+    else
+      put(port_.to, nullptr, stream_event{stream_event::type::finished, session_.account_});
   }
   if (closing_ && queue_.empty() && open_calls_ == 0 && sent_ == consumed_)
     session_.on_ended({}, consumed_.messages);

@@ -7,7 +7,8 @@ namespace weir::actors {
 /// but a message stays the buffer that its builder made. Owned by the session.
 class local_conversation final : public net::round_end {
 public:
-  local_conversation(session& s, const found_service& f);
+  /// With a `reader` the service is one of rows, and calls them so.
+  local_conversation(session& s, const found_service& f, uint64_t reader = 0);
   ~local_conversation();
   /// Funds the ration.
   failure start();

@@ -128,6 +128,20 @@ private:
   account* from_ = nullptr;
 };
 
+/// To an actor that has opened a stream at a service: rows of it, or its end.
+struct rows_arrived {
+  uint64_t reader = 0; ///< of that actor's choice
+  arrivals batch;
+  bool over = false;
+  failure why; ///< of the end; none: all have come
+
+  rows_arrived() = default;
+  rows_arrived(uint64_t r, arrivals&& b) : reader(r), batch(std::move(b)) {}
+  rows_arrived(uint64_t r, failure w) : reader(r), over(true), why(std::move(w)) {}
+  rows_arrived(rows_arrived&&) = default;
+  rows_arrived(const rows_arrived&) { std::abort(); }
+};
+
 /// To a producer: it may offer again, or its stream is over.
 struct outlet_event {
   enum class type : uint8_t { credit, closed, failed };
@@ -227,6 +241,7 @@ CAF_ADD_TYPE_ID(weir, (weir::actors::borrow))
 CAF_ADD_TYPE_ID(weir, (weir::actors::lent))
 CAF_ADD_TYPE_ID(weir, (weir::actors::retry_call))
 CAF_ADD_TYPE_ID(weir, (weir::actors::wake_up))
+CAF_ADD_TYPE_ID(weir, (weir::actors::rows_arrived))
 CAF_END_TYPE_ID_BLOCK(weir)
 
 WEIR_LOCAL_MESSAGE(weir::actors::ask)
@@ -248,3 +263,4 @@ WEIR_LOCAL_MESSAGE(weir::actors::borrow)
 WEIR_LOCAL_MESSAGE(weir::actors::lent)
 WEIR_LOCAL_MESSAGE(weir::actors::retry_call)
 WEIR_LOCAL_MESSAGE(weir::actors::wake_up)
+WEIR_LOCAL_MESSAGE(weir::actors::rows_arrived)

@@ -18,20 +18,37 @@ constexpr size_t small_slab_bytes = 16 << 10;
 constexpr net::duration deadline_grain = std::chrono::milliseconds{10};
 } // namespace
 
-session::session(caf::actor_config& cfg, loop& l, environment_ptr env, target to)
+void service_port::hand_over(loop& home, caf::strong_actor_ptr from) {
+  if (reader != 0)
+    put(to, nullptr, rows_arrived{reader, std::move(batch)});
+  else
+    put(to, std::move(from), arrived{std::move(batch), &home, allowance});
+  batch = arrivals{};
+}
+
+session::session(caf::actor_config& cfg, loop& l, environment_ptr env, target to, row_reader reader)
     : pinnable(cfg),
       loop_(l),
       env_(std::move(env)),
       target_(std::move(to)),
+      reader_(std::move(reader)),
+      sends_stream_(target_.stream),
       gate_(std::make_shared<gate>(env_->send_buffer_bytes, env_->send_buffer_messages)),
       account_(new account{l.port(), this}) {}
 
 session::session(caf::actor_config& cfg, loop& l, environment_ptr env, link& from, net::session* protocol)
     : session(cfg, l, std::move(env),
-              target{protocol->service(), protocol->interface(), protocol->is_stream(), false, {}}) {
+              target{protocol->service(), protocol->interface(), protocol->is_stream(), false, {}, 0}) {
   link_ = &from;
   protocol_ = protocol;
   stage_ = stage::remote;
+  sends_stream_ = !target_.stream && protocol->out().limit().messages > 0;
+  if (target_.stream || sends_stream_)
+    account_->set_back(caf::weak_actor_ptr{ctrl()});
+  if (!sends_stream_)
+    return;
+  gate_->open(protocol->id());
+  gate_->publish(protocol->out().limit());
 }
 
 session::~session() {
@@ -43,9 +60,15 @@ caf::behavior session::make_behavior() {
   if (stage_ == stage::unbound && loop_.stopping())
     return refuse_all();
   self_ = caf::actor_cast<caf::actor>(this);
-  loop_.sessions.insert(this);
-  if (stage_ == stage::unbound)
+  if (stage_ != stage::over)
+    loop_.sessions.insert(this);
+  if (stage_ == stage::unbound && target_.rows == 0)
     look_up();
+  else if (stage_ == stage::unbound)
+    loop_.credit().seek(env_->ration.bytes, [this, self = self_] {
+      if (stage_ == stage::unbound)
+        look_up();
+    });
   return {[this](ask& a) {
             a.bounce_to = nullptr;
             carry(std::move(a), current_sender());
@@ -114,11 +137,17 @@ void session::converse_here(const found_service& f) {
   if (stage_ != stage::unbound) // it ended while the loops looked for budget
     return put(env_->dispatcher, nullptr, return_mailbox{target_.service, f.ration_messages});
   local_ = std::make_unique<local_conversation>(*this, f);
-  if (auto why = local_->start(); why.code != errc::none) {
+  auto why = local_->start();
+  if (why.code == errc::none && target_.rows != 0)
+    why = open_way_back();
+  if (why.code != errc::none) {
+    local_->end(why);
     local_.reset();
     put(env_->dispatcher, nullptr, return_mailbox{target_.service, f.ration_messages});
     return on_ended(why, 0);
   }
+  if (target_.stream)
+    account_->set_back(caf::weak_actor_ptr{ctrl()});
   service_ = f.service;
   mailbox_messages_ = f.ration_messages;
   stage_ = stage::local;
@@ -131,6 +160,30 @@ void session::converse_here(const found_service& f) {
   wake_producer();
   if (closing_)
     close();
+}
+
+/// Rows of a service of this node come on a session of their own, whose service is their reader.
+failure session::open_way_back() {
+  target to{target_.service, target_.rows, true, true, {}, 0};
+  way_back_ = loop_.spawn<session>(std::ref(loop_), env_, std::move(to), reader_);
+  auto* raw = static_cast<session*>(caf::actor_cast<caf::abstract_actor*>(way_back_));
+  account_->set_back(caf::weak_actor_ptr{raw->ctrl()});
+  return raw->serve_rows();
+}
+
+failure session::serve_rows() {
+  found_service f;
+  f.service = caf::actor_cast<caf::actor>(reader_.who);
+  f.ration_messages = env_->ration.messages;
+  local_ = std::make_unique<local_conversation>(*this, f, reader_.id);
+  if (auto why = local_->start(); why.code != errc::none) {
+    local_.reset();
+    finish(why, 0);
+    return why;
+  }
+  stage_ = stage::local;
+  gate_->open(1);
+  return {};
 }
 
 void session::next_peer(failure why) {
@@ -163,6 +216,11 @@ void session::on_opened() {
   stage_ = stage::remote;
   gate_->open(protocol_->id());
   gate_->publish(protocol_->out().limit());
+  if (reader_.who) {
+    rows_.to = reader_.who;
+    rows_.reader = reader_.id;
+    port_ = &rows_;
+  }
   update_wake();
   drain_waiting();
   wake_producer();
@@ -195,7 +253,7 @@ void session::carry_remote(ask& a, const caf::strong_actor_ptr& from) {
   auto cost = a.message.cost();
   auto count = a.message.count;
   failure why;
-  if (target_.stream && (!waiting_.empty() || !has_outbound_room(cost))) { // a stream has no holes: it waits
+  if (sends_stream_ && (!waiting_.empty() || !has_outbound_room(cost))) { // a stream has no holes: it waits
     waiting_.push_back({std::move(a), from});
     return retry_later();
   }
@@ -228,7 +286,7 @@ void session::refuse(const caf::strong_actor_ptr& from, ask& a, uint64_t cost, u
                      const failure& why) {
   gate_->release(cost, count);
   a.message.count = static_cast<uint32_t>(count);
-  if (!target_.stream || stage_ == stage::over)
+  if (!sends_stream_ || stage_ == stage::over)
     return tell_failure(from, a, why);
   abort(why);
 }
@@ -311,6 +369,8 @@ void session::tell_failure(const caf::strong_actor_ptr& to, ask& a, const failur
 void session::drain_waiting() {
   for (auto& w : waiting_.take_all())
     carry(std::move(w.what), w.from);
+  if (expiry_ && waiting_.empty())
+    loop_.cancel(std::exchange(expiry_, 0));
 }
 
 void session::fail_waiting(waiting_list::item& w, const failure& why) {
@@ -392,7 +452,7 @@ void session::on_failed(net::event& e) {
 /// Queued one-way messages that the peer could not fund, or that were queued when the session ended. A stream
 /// with a hole in it is no stream: it ends.
 void session::on_lost_message(net::event& e) {
-  if (target_.stream)
+  if (sends_stream_)
     return abort(*e.why);
   if (auto t = tellers_.find(e.token); t != tellers_.end())
     tell_lost(t->second, e.count);
@@ -401,11 +461,10 @@ void session::on_lost_message(net::event& e) {
 void session::on_arrival(net::event& e, const net::slab_ref& read_memory) {
   loop_.unconsumed_bytes += e.cost;
   if (net::envelope head;
-      target_.stream && (!net::read_envelope(e.message, head) || head.type != target_.interface)) {
+      e.call == 0 && item_type() != 0 && (!net::read_envelope(e.message, head) || head.type != item_type())) {
     account_->give_back(e.cost, 1);
-    auto why = failure{
-        errc::wrong_type, outcome::not_executed,
-        fmt::format("an item of type {:#x} on a stream of {:#x}", head.type, target_.interface)};
+    auto why = failure{errc::wrong_type, outcome::not_executed,
+                       fmt::format("an item of type {:#x} on a stream of {:#x}", head.type, item_type())};
     return abort(why);
   }
   if (target_.stream)
@@ -452,6 +511,10 @@ void session::tell_opened() {
 void session::on_finished() {
   update_wake(); // the peer waits until the last message has died
   collect();
+  if (reader_.who && port_) {
+    link_->flush_port(port_); // the last rows go first
+    return put(reader_.who, nullptr, rows_arrived{reader_.id, failure{}});
+  }
   if (!target_.stream)
     return;
   tell_opened();
@@ -464,7 +527,7 @@ void session::on_ended(const failure& why, uint64_t consumed) { finish(why, cons
 void session::finish(const failure& why, uint64_t consumed) {
   if (stage_ == stage::over)
     return;
-  bool accepted = port_ != nullptr;
+  bool accepted = port_ != nullptr && port_ != &rows_;
   if (link_ && port_)
     link_->flush_port(port_);
   stage_ = stage::over;
@@ -485,6 +548,12 @@ void session::finish(const failure& why, uint64_t consumed) {
   if (accepted && target_.stream && stream_opened_) {
     put(port_->to, nullptr, stream_event{stream_event::type::ended, account_, why});
   }
+  if (reader_.who && why.code != errc::none)
+    put(reader_.who, nullptr, rows_arrived{reader_.id, why});
+  reader_.who = rows_.to = nullptr;
+  if (way_back_ && why.code != errc::none)
+    static_cast<session*>(caf::actor_cast<caf::abstract_actor*>(way_back_))->abort(why);
+  way_back_ = nullptr;
   if (mailbox_messages_ > 0)
     put(env_->dispatcher, nullptr, return_mailbox{target_.service, mailbox_messages_});
   collect();
@@ -494,7 +563,9 @@ void session::finish(const failure& why, uint64_t consumed) {
   if (protocol_)
     protocol_->owner = nullptr;
   if (link_) {
-    if (port_)
+    if (port_ == &rows_)
+      link_->forget_port(port_);
+    else if (port_)
       link_->leave_port(port_);
     link_->forget(*this);
   }
@@ -508,7 +579,11 @@ void session::finish(const failure& why, uint64_t consumed) {
   put(caf::strong_actor_ptr{ctrl()}, nullptr, end_session{why});
 }
 
-caf::actor session::sibling() const { return loop_.spawn<session>(std::ref(loop_), env_, target_); }
+caf::actor session::sibling(uint64_t rows, row_reader reader) const {
+  auto to = target_;
+  to.rows = rows;
+  return loop_.spawn<session>(std::ref(loop_), env_, std::move(to), std::move(reader));
+}
 
 void session::close() {
   closing_ = true;

@@ -18,13 +18,24 @@ class endpoint;
 class link;
 class local_conversation;
 
-/// What one loop collects for one service in one round; handed over as one mailbox element.
+/// What one loop collects for one service, or for one stream of rows, in one round; handed over as one
+/// mailbox element.
 struct service_port {
   caf::strong_actor_ptr to;
   std::shared_ptr<held_allowance> allowance;
   arrivals batch;
   uint32_t
-      sessions = 0; ///< that use it; without any it is given up, and with it the service and its allowance
+      sessions = 0;    ///< that use it; without any it is given up, and with it the service and its allowance
+  uint64_t reader = 0; ///< of `to`: these are rows for it
+
+  /// `from`: who takes the answers.
+  void hand_over(loop& home, caf::strong_actor_ptr from);
+};
+
+/// Who has opened a stream of rows, and what it calls it.
+struct row_reader {
+  caf::strong_actor_ptr who;
+  uint64_t id = 0;
 };
 
 /// One conversation, as everybody sees it: an actor. Lives on the loop of its link, which calls it directly;
@@ -38,9 +49,10 @@ public:
     bool stream = false;
     bool here_first = true;      ///< a service of this node is taken before one of the peers
     std::vector<net::uri> peers; ///< asked in turn
+    uint64_t rows = 0;           ///< type of the items that the service sends back; 0: none
   };
   /// To be opened.
-  session(caf::actor_config& cfg, loop& l, environment_ptr env, target to);
+  session(caf::actor_config& cfg, loop& l, environment_ptr env, target to, row_reader reader = {});
   /// Accepted by `l`.
   session(caf::actor_config& cfg, loop& l, environment_ptr env, link& from, net::session* protocol);
   ~session() override;
@@ -56,8 +68,8 @@ public:
   /// True: the caller is on this session's loop and may call what follows.
   bool here() const { return loop_.here(); }
   const environment& env() const { return *env_; }
-  /// Another session to the same service.
-  caf::actor sibling() const;
+  /// Another session to the same service; with a `reader` one whose request opens a stream of rows.
+  caf::actor sibling(uint64_t rows = 0, row_reader reader = {}) const;
   /// True once: who gets it has this session for itself.
   bool claim() { return !claimed_.exchange(true); }
 
@@ -118,6 +130,9 @@ private:
 
   caf::behavior refuse_all();
   void look_up();
+  failure open_way_back();
+  failure serve_rows();
+  uint64_t item_type() const { return target_.stream ? target_.interface : target_.rows; }
   void on_found(found_service& f);
   void converse_here(const found_service& f);
   void next_peer(failure why);
@@ -149,6 +164,10 @@ private:
   loop& loop_;
   const environment_ptr env_;
   target target_;
+  row_reader reader_;   // of the rows, on the opener's side
+  service_port rows_;   // for it, when they come across a link
+  caf::actor way_back_; // the session that carries them when the service is of this node
+  bool sends_stream_;   // what this side sends has no holes
   size_t next_peer_ = 0;
   stage stage_ = stage::unbound;
   std::shared_ptr<gate> gate_;

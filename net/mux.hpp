@@ -65,8 +65,8 @@ struct event {
     failed,  ///< the call `token` has ended without a reply: why. With call 0: `count` one-way messages that
              ///< were queued under `token` will not arrive (streams are told by `ended` alone what they lose)
     blocked, ///< the peer waits for credit on `on`: what comes back should be told (`consumed`) at once
-    credit,  ///< `on` had refused or queued something and may send again; on a stream opened here also after
-             ///< every grant
+    credit,  ///< `on` had refused or queued something and may send again; on a stream opened here, and
+             ///< on a session accepted here that may send items, also after every grant
     finished,  ///< the peer sends nothing more on `on` (it closed its direction)
     cancelled, ///< the caller gave the request `call` up; its reply would be dropped
     ended, ///< `on` is over and forgotten: why (none: closed by both). Calls still open were failed before.

@@ -160,7 +160,7 @@ void mux::state::on_grant(session& s, const say::grant& g) {
   if (effect == ration_out::effect::none)
     return;
   activate_all(s);
-  if (s.stream_ && s.opened_here_ && s.may_send())
+  if (s.stream_ == s.opened_here_ && s.may_send())
     happened(event::type::credit, &s); // its producer offers up to the limit
 }
 

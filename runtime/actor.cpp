@@ -244,6 +244,7 @@ void actor_core::stop() {
   while (tasks)
     tasks->handle().destroy(); // which takes it out of the list
   sleepers_.clear();
+  stop_readers();
   calls_.clear();
   free_.clear();
   tellers_.clear();
@@ -269,6 +270,8 @@ actor::actor(caf::actor_config& cfg) : pinnable(cfg), core_(std::make_unique<det
       core_->on_outlet_event(*o);
     else if (auto* s = content_as<actors::stream_event>(c))
       handle_stream_event(s);
+    else if (auto* rows = content_as<actors::rows_arrived>(c))
+      core_->on_rows(*rows);
     else if (auto* u = content_as<actors::undelivered_note>(c))
       core_->on_undelivered(*u);
     else if (auto* again = content_as<actors::retry_call>(c))

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <weir/actor.hpp>
+#include <weir/rows.hpp>
 #include <weir/stream.hpp>
 #include <weir/task.hpp>
 
@@ -48,6 +49,15 @@ public:
   /// The first is 1.
   uint64_t add_outlet(outlet_core& o);
   void remove_outlet(uint64_t id) { outlets_.erase(id); }
+
+  /// Streams that this actor has opened at services.
+  uint64_t next_reader() { return ++last_reader_; }
+  void add_reader(uint64_t id, const std::shared_ptr<rows_core>& r);
+  void remove_reader(uint64_t id) { readers_.erase(id); }
+  void on_rows(actors::rows_arrived& m);
+  /// No more comes; says so, once.
+  void end_rows(uint64_t reader, const failure& why);
+
   void mark_dirty(uint64_t outlet) { dirty_.push_back(outlet); }
   void carry(const session_guard& to, actors::ask a);
   bool on_loop_of(const actors::session& s) const { return loop_ && &s.home() == loop_; }
@@ -89,6 +99,8 @@ private:
   const std::shared_ptr<actors::teller>& teller_to(const session_guard& to);
   void close(uint64_t token, open_call& c);
   static void fill(reply_waiter& w, actors::reply& r, uint64_t type);
+  void take_row(rows_core& r, actors::arrivals& batch, size_t item);
+  void stop_readers();
 
   actor& self_;
   actors::loop* const loop_;
@@ -100,10 +112,15 @@ private:
   std::unordered_map<caf::actor_id, std::shared_ptr<actors::teller>> tellers_; // by session
   size_t tellers_kept_ = 16;
   net::splitmix64 random_;
+  std::unordered_map<uint64_t, std::weak_ptr<rows_core>> readers_;
+  uint64_t last_reader_ = 0;
   std::unordered_map<uint64_t, std::coroutine_handle<>> sleepers_;
   uint64_t last_sleeper_ = 0;
   size_t expected_bytes_ = 256;
 };
+
+/// The type of an answer that says: a stream begins. It has no body.
+constexpr uint64_t stream_begins = 0;
 
 /// The actor whose handler this thread runs, or nullptr.
 actor* running_actor();

@@ -7,6 +7,7 @@
 #include <weir/service.hpp>
 
 #include "actors/link.hpp"
+#include "actors/session.hpp"
 #include "runtime/actor_core.hpp"
 #include "runtime/message_parts.hpp"
 
@@ -92,6 +93,8 @@ failure failure_of_exception() {
   }
 }
 
+void abort_by_exception(outlet_core& rows) { rows.abort(failure_of_exception()); }
+
 class service_core {
 public:
   explicit service_core(service_base& self) : self_(self) {}
@@ -121,8 +124,9 @@ private:
 /// The request at hand, on the stack of the service.
 class call_frame final : public current_call {
 public:
-  call_frame(actors::arrived& m, size_t i, message_in& in, const answer_sink& to, size_t expected)
-      : arrived_(m), item_(i), in_(in), sink_(to), expected_(expected) {}
+  call_frame(actor& self, actors::arrived& m, size_t i, message_in& in, const answer_sink& to,
+             size_t expected)
+      : self_(self), arrived_(m), item_(i), in_(in), sink_(to), expected_(expected) {}
 
   capnp::AnyPointer::Reader params() override { return in_.body(); }
   capnp::AnyPointer::Builder results(uint64_t type) override {
@@ -141,10 +145,24 @@ public:
         std::move(d), sink_, arrived_.batch.from(item_), a.call, a.deadline, in_.head().method));
   }
 
+  std::shared_ptr<outlet_core> rows() override {
+    auto back = arrived_.batch.from(item_)->back();
+    auto* raw = back ? static_cast<actors::session*>(caf::actor_cast<caf::abstract_actor*>(back)) : nullptr;
+    if (!raw || !raw->claim()) {
+      refusal = {errc::wrong_type, outcome::not_executed, "the method answers with a stream: open_stream"};
+      return nullptr;
+    }
+    auto session = std::make_shared<session_guard>(caf::actor_cast<caf::actor>(back), raw);
+    kept_message query{std::make_unique<kept_message::parts>(arrived_.batch.lease(item_))};
+    return std::make_shared<outlet_core>(self_, std::move(session), std::move(query));
+  }
+
   std::optional<message_out> out;
+  failure refusal;
   bool kept = false;
 
 private:
+  actor& self_;
   actors::arrived& arrived_;
   size_t item_;
   message_in& in_;
@@ -171,12 +189,14 @@ failure service_core::handle(actors::arrived& m, size_t i, const answer_sink& to
   auto& h = by_method_[head.method];
   if (head.type != h.params_type)
     return refuse(errc::wrong_type, fmt::format("a body of type {:#x}, not {:#x}", head.type, h.params_type));
-  call_frame frame{m, i, in, to, expected_bytes_};
+  call_frame frame{self_, m, i, in, to, expected_bytes_};
   try {
     h.run(frame);
   } catch (...) {
     return failure_of_exception();
   }
+  if (frame.refusal.code != errc::none)
+    return frame.refusal;
   if (frame.out) {
     answer = finish_message(*frame.out, expected_bytes_);
     answered = true;

@@ -26,6 +26,7 @@ struct outlet_core::parts {
   stream_run run; // offered, not carried yet
   uint64_t id = 0;
   bool dirty = false, closed = false;
+  kept_message query;          // of rows
   uint64_t consumed = 0;       // when it is over and was not lost
   std::optional<failure> over; // none in it: closed
 
@@ -46,7 +47,22 @@ std::shared_ptr<session_guard> claim_session(const ref_base& to) {
 }
 
 outlet_core::outlet_core(actor& self, const ref_base& to, lane l) {
-  parts_ = std::make_unique<parts>(self, claim_session(to), static_cast<net::lane>(l));
+  enter(self, claim_session(to), l);
+}
+
+outlet_core::outlet_core(actor& self, std::shared_ptr<session_guard> session, kept_message query) {
+  enter(self, std::move(session), weir::lane::normal);
+  parts_->query = std::move(query);
+  if (parts_->gate->over()) // before we came, so nobody will tell us
+    put(self.core().self_ptr(), nullptr,
+        actors::outlet_event{actors::outlet_event::type::failed,
+                             parts_->id,
+                             0,
+                             {errc::cancelled, outcome::unknown, "the caller is gone"}});
+}
+
+void outlet_core::enter(actor& self, std::shared_ptr<session_guard> session, weir::lane l) {
+  parts_ = std::make_unique<parts>(self, std::move(session), static_cast<net::lane>(l));
   parts_->id = self.core().add_outlet(*this);
   parts_->gate->want_credit(); // told when it is open
   put(parts_->handle, self.core().self_ptr(),
@@ -61,7 +77,10 @@ outlet_core::~outlet_core() {
 }
 
 void outlet_core::abandon() {
-  abort({errc::session_aborted, outcome::unknown, "the producer went without closing the stream"});
+  if (parts_->query)
+    abort({errc::handler_failed, outcome::unknown, "the service dropped the stream without an end"});
+  else
+    abort({errc::session_aborted, outcome::unknown, "the producer went without closing the stream"});
 }
 
 void outlet_core::on_end(std::function<void(uint64_t)> ok, std::function<void(const failure&)> bad) {
@@ -114,6 +133,8 @@ void outlet_core::abort(failure why) {
   p.run.drop();
   put(p.handle, nullptr, actors::abort_session{std::move(why)}); // not from an actor that may be dying
 }
+
+capnp::AnyPointer::Reader outlet_core::query() const { return parts_->query.body(); }
 
 bool outlet_core::ask(outlet_waiter& w) {
   auto& p = *parts_;
@@ -184,6 +205,10 @@ kept_message inlet_core::lease() {
       std::make_unique<kept_message::parts>(static_cast<actors::arrivals*>(batch)->lease(item))};
 }
 
+void inlet_core::abort(failure why) const {
+  put(static_cast<actors::account*>(from)->back(), nullptr, actors::abort_session{std::move(why)});
+}
+
 } // namespace detail
 
 struct sink_base::parts {
@@ -208,6 +233,7 @@ bool sink_base::handle_stream_event(void* event) {
     auto& s = parts_->streams[e.stream];
     s.core.id = e.stream;
     s.from = e.take_account();
+    s.core.from = s.from;
     opened(s.core);
     return true;
   }

@@ -27,7 +27,9 @@ task_frame::~task_frame() {
 
 void task_frame::failed() {
   auto why = failure_of_exception();
-  if (!request_)
+  if (rows_)
+    rows_->abort(why);
+  else if (!request_)
     owner_->on_task_failed(why);
   else if (!request_->answered())
     request_->fail(std::move(why));

@@ -13,6 +13,11 @@ interface Shop {
 interface Other {
   nothing @0 () -> ();
 }
+interface Warehouse {
+  scan  @0 (from :UInt64, count :UInt64, size :UInt64) -> (number :UInt64, data :Data);  # a stream of rows
+  walk  @1 (from :UInt64, count :UInt64, size :UInt64) -> (number :UInt64, data :Data);  # the same, by a coroutine
+  total @2 () -> (items :UInt64);
+}
 struct Item {
   number @0 :UInt64;
   data   @1 :Data;

@@ -55,6 +55,8 @@ struct undelivered {
 };
 
 class actor;
+template <class Method>
+class rows;
 
 namespace detail {
 
@@ -155,6 +157,12 @@ public:
   pending_call<Method> call(const ref<typename Method::interface>& to, Fill fill) {
     return call<Method>(to, call_options{}, std::move(fill));
   }
+  /// Asks a method that is served by `on_stream` for a stream of its results; see rows.hpp, which this needs.
+  /// The time-out is that of the opening: for the stream itself there is none. What cannot be opened ends
+  /// with a reason.
+  template <class Method, class Fill>
+  rows<Method> open_stream(const ref<typename Method::interface>& to, const call_options& o, Fill fill);
+
   /// Gives a call up, here and at its service; its `bad` gets `cancelled`.
   void cancel(uint64_t call);
 

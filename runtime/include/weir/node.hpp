@@ -1,6 +1,7 @@
 #pragma once
 // Start here: a node, what it serves, and how others are found. Then actor.hpp (calls), service.hpp,
-// stream.hpp, client.hpp (threads outside CAF), options.hpp.
+// task.hpp (handlers that wait), stream.hpp, rows.hpp (streams that a service sends back), relay.hpp
+// (forwarders), client.hpp (threads outside CAF), options.hpp.
 
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include <weir/actor.hpp>
 #include <weir/options.hpp>
 #include <weir/ref.hpp>
+#include <weir/rows.hpp>
 #include <weir/service.hpp>
 #include <weir/stream.hpp>
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <weir/actor.hpp>
+#include <weir/stream.hpp>
 
 namespace weir {
 
@@ -64,10 +65,16 @@ public:
   virtual capnp::AnyPointer::Builder results(uint64_t type) = 0;
   /// Moves the request out of its session's charge; empty when the service's allowance is full.
   virtual std::unique_ptr<call_context> keep() = 0;
+  /// Where rows go that answer the request, which it keeps in the charge of its own session; empty when the
+  /// caller has not asked for rows.
+  virtual std::shared_ptr<outlet_core> rows() = 0;
 
 protected:
   ~current_call() = default;
 };
+
+/// Aborts with what the exception that is being handled says.
+void abort_by_exception(outlet_core& rows);
 
 struct handler {
   method_id method;
@@ -185,6 +192,29 @@ protected:
           c.results(detail::type_id<typename Method::results>()).template initAs<typename Method::results>());
       };
     }
+    return h;
+  }
+  /// `f(Method::in query, weir::outlet<Method::results> rows)` answers with a stream: callers use
+  /// `actor::open_stream`. `query` is valid as long as `rows` lives. What `f` throws ends the stream with an
+  /// error, whenever it does so if `f` is a coroutine (task.hpp).
+  template <class Method, class F>
+  static detail::handler on_stream(F f) {
+    static_assert(std::is_same_v<typename Method::interface, Interface>, "a method of another interface");
+    static_assert(std::is_invocable_v<F, typename Method::in, outlet<typename Method::results>>,
+                  "the handler takes (Method::in query, weir::outlet<Method::results> rows)");
+    detail::handler h{Method::id(), detail::type_id<typename Method::params>(), {}};
+    h.run = [f = std::move(f)](detail::current_call& c) mutable {
+      auto rows = c.rows();
+      if (!rows)
+        return;
+      try {
+        f(rows->query().getAs<typename Method::params>(), outlet<typename Method::results>{rows});
+      } catch (...) {
+        detail::abort_by_exception(*rows);
+        throw;
+      }
+      c.results(0); // the answer that says: the stream has begun
+    };
     return h;
   }
   std::vector<std::string> method_names() const final {

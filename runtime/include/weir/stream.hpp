@@ -29,6 +29,8 @@ protected:
 class outlet_core {
 public:
   outlet_core(actor& self, const ref_base& to, weir::lane lane);
+  /// Of rows that answer the request `query`, on its session. When it dies without `close` they have failed.
+  outlet_core(actor& self, std::shared_ptr<session_guard> session, kept_message query);
   ~outlet_core();
   outlet_core(const outlet_core&) = delete;
   outlet_core& operator=(const outlet_core&) = delete;
@@ -44,6 +46,8 @@ public:
   void on_end(std::function<void(uint64_t)> ok, std::function<void(const failure&)> bad);
   /// True: what `w` waits for is there, and it is filled.
   bool ask(outlet_waiter& w);
+  /// The parameters of the request that the rows answer; valid as long as this lives.
+  capnp::AnyPointer::Reader query() const;
   struct parts;
   parts& get() { return *parts_; }
 
@@ -53,6 +57,7 @@ public:
   outlet_waiter* waiter = nullptr; // filled and resumed when what it waits for is there
 
 private:
+  void enter(actor& self, std::shared_ptr<session_guard> session, weir::lane lane);
   std::unique_ptr<parts> parts_;
   size_t expected_bytes_ = 256;
 };
@@ -62,11 +67,13 @@ class inlet_core {
 public:
   uint64_t id = 0;
   uint64_t messages = 0;
+  void* from = nullptr;  // the account
   void* batch = nullptr; // while a message of it is being handled
   size_t item = 0;
   std::shared_ptr<void> allowance;
   kept_message hold();
   kept_message lease();
+  void abort(failure why) const;
 };
 
 } // namespace detail
@@ -90,43 +97,57 @@ private:
 
 /// Where an actor streams messages of type T into: a session of its own, under credit. Owned by the actor it
 /// is made for and used on it only. When it goes (or its actor ends) without `close`, the stream is aborted,
-/// so that nobody takes a part for the whole.
+/// so that nobody takes a part for the whole. The outlet that a handler of `on_stream` is given streams back to
+/// the caller. Move-only.
 template <class T>
 class outlet {
 public:
-  outlet(actor* self, const ref<T>& to, weir::lane lane = weir::lane::normal) : core_(*self, to, lane) {}
+  outlet(actor* self, const ref<T>& to, weir::lane lane = weir::lane::normal)
+      : core_(std::make_shared<detail::outlet_core>(*self, to, lane)) {}
+  explicit outlet(std::shared_ptr<detail::outlet_core> c) : core_(std::move(c)) {}
+  outlet(outlet&&) noexcept = default;
+  outlet& operator=(outlet&&) noexcept = default;
 
   /// Runs `fill(T::Builder)` and queues the message, when there is ration and room for it. False: nothing was
   /// done; `on_credit` is called when it is worth trying again. A message larger than what is left is taken
   /// all the same, one at a time.
   template <class Fill>
   bool offer(Fill fill) {
-    if (!core_.may_build())
+    if (!core_->may_build())
       return false;
-    detail::message_out m{{0, detail::type_id<T>(), 0, 0, 0}, core_.expected_bytes()};
+    detail::message_out m{{0, detail::type_id<T>(), 0, 0, 0}, core_->expected_bytes()};
     fill(m.body().template initAs<T>());
-    core_.push(m);
+    core_->push(m);
+    return true;
+  }
+  /// The same with a copy of `message`.
+  bool offer_copy(typename T::Reader message) {
+    if (!core_->may_build())
+      return false;
+    detail::message_out m{{0, detail::type_id<T>(), 0, 0, 0}, core_->expected_bytes()};
+    m.body().template setAs<T>(message);
+    core_->push(m);
     return true;
   }
   /// Called on the actor whenever it may offer again after a false, and once when the stream is open.
-  void on_credit(std::function<void()> f) { core_.on_credit = std::move(f); }
+  void on_credit(std::function<void()> f) { core_->on_credit = std::move(f); }
   /// Called on the actor when the stream is lost.
-  void on_failure(std::function<void(const failure&)> f) { core_.on_failed = std::move(f); }
+  void on_failure(std::function<void(const failure&)> f) { core_->on_failed = std::move(f); }
   /// No more is offered; what was is delivered first.
   closing_outlet close() {
-    core_.close();
-    return closing_outlet{core_};
+    core_->close();
+    return closing_outlet{*core_};
   }
 
   /// Gives the stream up: what is under way is dropped, and the sink's `on_ended` gets `why` (code and text).
   /// What a forwarder does whose own input was lost, so that nobody takes a part for the whole.
-  void abort(failure why) { core_.abort(std::move(why)); }
+  void abort(failure why) { core_->abort(std::move(why)); }
 
   // ---- for weir
-  detail::outlet_core& core() { return core_; }
+  const std::shared_ptr<detail::outlet_core>& core() const { return core_; }
 
 private:
-  detail::outlet_core core_;
+  std::shared_ptr<detail::outlet_core> core_; // shared with who answers for the handler that was given it
 };
 
 /// One incoming stream, as a sink sees it.
@@ -144,6 +165,8 @@ public:
   /// this dies, not before. Never empty; once per message. What a forwarder does with a message that cannot
   /// go on yet: its producer waits, and nobody else.
   held<T> lease() { return held<T>{core_->lease()}; }
+  /// Gives the stream up: its producer's `on_failure` gets `why`, and so does our `on_ended`.
+  void abort(failure why) { core_->abort(std::move(why)); }
 
 private:
   detail::inlet_core* core_;

@@ -31,6 +31,8 @@ public:
 protected:
   /// The coroutine answers this request.
   void answers(std::shared_ptr<call_context> c) { request_ = std::move(c); }
+  /// The coroutine answers a request with these rows.
+  void streams(std::shared_ptr<outlet_core> o) { rows_ = std::move(o); }
   /// An exception has left the coroutine: whom it answers is told, else its actor.
   void failed();
 
@@ -38,6 +40,7 @@ private:
   actor* owner_;
   std::coroutine_handle<> handle_;
   std::shared_ptr<call_context> request_;
+  std::shared_ptr<outlet_core> rows_;
   task_frame *next_ = nullptr, **at_ = nullptr; // in the actor's list
 };
 
@@ -45,18 +48,23 @@ template <class T>
 struct is_request : std::false_type {};
 template <class M>
 struct is_request<request<M>> : std::true_type {};
+template <class T>
+struct is_outlet : std::false_type {};
+template <class T>
+struct is_outlet<outlet<T>> : std::true_type {};
 
 } // namespace detail
 
-/// A coroutine of a `weir::actor`: a handler that is given a `weir::request`, or any function of an actor
+/// A coroutine of a `weir::actor`: a handler that is given a `weir::request` or an outlet of
+/// rows, or any function of an actor
 /// that is called and not waited for. It starts at once, runs on its actor only, between the actor's other
 /// messages, and what it waits for never blocks anybody.
 ///
 /// It belongs to the first of its arguments that is an actor (for a member function: that object), else to
 /// the actor whose handler calls it. When that actor ends a coroutine that waits is destroyed, with all it
 /// holds: an unanswered request fails at its caller. An exception that leaves it answers its request as one
-/// that leaves a handler does (after the answer it tells nobody); without a request it goes to
-/// `actor::on_task_failed`.
+/// that leaves a handler does (after the answer it tells nobody), and aborts the outlet that it was given;
+/// without either it goes to `actor::on_task_failed`.
 ///
 /// Arguments by value: references must outlive the coroutine. So must a lambda with captures: one that is
 /// given to `on<>` is kept by its service, others are best written without captures.
@@ -90,6 +98,8 @@ public:
     void note(Arg& arg) {
       if constexpr (detail::is_request<std::remove_cv_t<Arg>>::value)
         answers(arg.context());
+      if constexpr (detail::is_outlet<std::remove_cv_t<Arg>>::value)
+        streams(arg.core());
     }
   };
 };
@@ -236,7 +246,7 @@ public:
 /// False: the stream is over. The outlet must outlive the wait.
 template <class T>
 credit_awaiter credit(outlet<T>& out) {
-  return credit_awaiter{out.core()};
+  return credit_awaiter{*out.core()};
 }
 
 /// `auto consumed = co_await out.close();`: the messages that the sink has consumed, or why the stream was
