@@ -1,5 +1,7 @@
 #include "actors/credit_manager.hpp"
 
+#include <algorithm>
+
 namespace weir::actors {
 
 credit_manager::credit_manager(caf::actor_config& cfg, loop& l, const net::budget_options& inbound,
@@ -40,8 +42,8 @@ void credit_manager::arm() {
   });
 }
 
-/// Rooms for replies and large messages are funded at once or refused, for calls must not overtake each other:
-/// a loop that runs low asks before they need it.
+/// Rooms for replies and large messages are funded at once or refused, for calls must not overtake each
+/// other: a loop that runs low asks before they need it.
 void credit_manager::borrow_ahead() {
   if (seekers_.empty() && inbound_.free_bytes() < low_bytes_)
     seek(low_bytes_, [] {});
@@ -53,7 +55,7 @@ void credit_manager::measure_pinned() {
 }
 
 void credit_manager::seek(uint64_t bytes, std::function<void()> then) {
-  if (peers_.empty() || inbound_.free_bytes() >= bytes)
+  if (peers_.empty() || inbound_.free_bytes() >= bytes + spare_bytes)
     return then();
   seekers_.push_back({bytes, std::move(then), 0});
   if (seekers_.size() == 1)
@@ -64,8 +66,9 @@ void credit_manager::go_on() {
   while (!seekers_.empty()) {
     auto& s = seekers_.front();
     auto free = inbound_.free_bytes();
-    if (free < s.bytes && s.asked < peers_.size())
-      return put(peers_[s.asked++], caf::strong_actor_ptr{ctrl()}, borrow{s.bytes - free});
+    if (free < s.bytes + spare_bytes && s.asked < peers_.size())
+      return put(peers_[s.asked++], caf::strong_actor_ptr{ctrl()},
+                 borrow{s.bytes + std::max(low_bytes_, spare_bytes) - free});
     auto then = std::move(s.then);
     seekers_.pop_front();
     then();

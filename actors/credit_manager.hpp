@@ -48,9 +48,10 @@ private:
   net::outbound_ledger outbound_;
   std::vector<caf::actor> peers_;
   std::deque<seeker> seekers_; // the first has asked, and waits for an answer
-  const uint64_t low_bytes_; // free bytes below which others are asked
+  const uint64_t low_bytes_;   // free bytes below which others are asked
   net::loop::timer_id timer_ = 0;
 
+  static constexpr uint64_t spare_bytes = 64 << 10; // for the calls of a session, beside what it seeks
   static constexpr net::duration measure_every = std::chrono::milliseconds{100};
 };
 

@@ -107,8 +107,9 @@ void link::make_room() {
   if (left > 0 && in_->used == end_ && in_->size - parsed_ >= wanted)
     return;
   net::slab_ref before = std::move(in_);
-  auto slab = ready() ? loop_.read_slab(wanted + 8)
-                      : loop_.read_slabs().take(std::max(mux_->wanted_bytes(), left + hello_read_bytes / 2) + 8);
+  auto slab = ready()
+                  ? loop_.read_slab(wanted + 8)
+                  : loop_.read_slabs().take(std::max(mux_->wanted_bytes(), left + hello_read_bytes / 2) + 8);
   slab->used = (slab->used + 7) & ~7u;
   if (left > 0)
     std::memcpy(slab->data() + slab->used, before->data() + parsed_, left);

@@ -409,13 +409,6 @@ void session::give_up(uint64_t token, const caf::strong_actor_ptr& from) {
       link_->protocol().cancel(*protocol_, c.call, errc::cancelled);
       return link_->touch();
     }
-  auto i = std::find_if(waiting_.begin(), waiting_.end(),
-                        [&](auto& w) { return w.from == from && w.what.token == token; });
-  if (i == waiting_.end())
-    return;
-  auto w = std::move(*i);
-  waiting_.erase(i);
-  refuse(from, w.what, {errc::cancelled, outcome::not_executed, "cancelled by the caller"});
 }
 
 void session::answer_call(answer& a) {

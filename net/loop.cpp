@@ -17,7 +17,7 @@ using std::chrono::steady_clock;
 namespace {
 constexpr time_point virtual_start{std::chrono::hours{1}};
 constexpr duration longest_sleep = std::chrono::seconds{60};
-constexpr int short_sleep = 3; // times `spin`
+constexpr int short_sleep = 3;            // times `spin`
 constexpr int rounds_when_stopped = 1024; // an actor that never rests must not keep who brought it mail
 /// While other threads of this process have work for the loop they need the cores: it does not spin.
 constexpr int rounds_after_foreign = 64;

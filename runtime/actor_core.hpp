@@ -128,6 +128,9 @@ actor* running_actor();
 /// What the exception that is being handled says to a caller.
 failure failure_of_exception();
 
+/// Another attempt at a call that ended with `e` may do better.
+bool may_pass(errc e);
+
 /// A message that leaves: built, with its size as the guess for the next one of its kind.
 net::outgoing finish_message(message_out& m, size_t& expected_bytes);
 

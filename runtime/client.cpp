@@ -1,3 +1,5 @@
+#include <thread>
+
 #include <fmt/format.h>
 
 #include <weir/client.hpp>
@@ -103,6 +105,46 @@ detail::call_end read(waiting_call& c, uint64_t result_type) {
   return {detail::kept_message{std::move(parts)}, {}};
 }
 
+detail::call_end attempt(detail::client_core& core, const detail::ref_base& to, const call_options& o,
+                         net::outgoing message, std::chrono::milliseconds timeout, clock::time_point until,
+                         uint64_t result_type) {
+  auto guard = to.guard();
+  auto& session = *guard->raw();
+  auto* at = core.desk_of(session);
+  if (!at)
+    return {{}, because(errc::not_supported, "the ref is of another node")};
+  auto c = place_to_wait();
+  auto& a = c->what;
+  a.message = std::move(message);
+  a.deadline = until;
+  a.reply_room_bytes = o.reply_room_bytes;
+  a.in_lane = static_cast<net::lane>(o.lane);
+  auto& gate = *session.entrance();
+  if (!gate.admit(a.message.cost(), 1)) {
+    net::message_builder::take_back(std::exchange(a.message, {}));
+    return {{},
+            because(errc::overloaded,
+                    fmt::format("{} bytes in {} messages wait for the session already (send-buffer)",
+                                gate.queued_bytes(), gate.queued_messages()))};
+  }
+  c->at = at;
+  c->session = std::move(guard);
+  if (!hand_over(c)) {
+    gate.release(a.message.cost(), 1);
+    net::message_builder::take_back(std::exchange(a.message, {}));
+    c->session.reset();
+    return {{}, shut_down};
+  }
+  if (!wait(*c, until))
+    if (auto why = expire(c, timeout); why.code != errc::none) {
+      leave(*c);
+      return {{}, std::move(why)};
+    }
+  auto end = read(*c, result_type);
+  leave(*c);
+  return end;
+}
+
 /// A one-way message on its way to the loop.
 class told final : public actors::handed_over {
 public:
@@ -141,44 +183,20 @@ failure client::refusal(const detail::ref_base& to) const { return core_->refusa
 
 detail::call_end client::call(const detail::ref_base& to, const call_options& o, detail::message_out& m,
                               uint64_t result_type) {
-  auto guard = to.guard();
-  auto& session = *guard->raw();
-  auto* at = core_->desk_of(session);
-  if (!at)
-    return {{}, because(errc::not_supported, "the ref is of another node")};
   auto timeout = o.timeout.count() > 0 ? o.timeout : core_->call_timeout();
   auto until = clock::now() + timeout;
-
-  auto c = place_to_wait();
-  auto& a = c->what;
-  a.message = detail::finish_message(m, last_bytes);
-  a.deadline = until;
-  a.reply_room_bytes = o.reply_room_bytes;
-  a.in_lane = static_cast<net::lane>(o.lane);
-  auto& gate = *session.entrance();
-  if (!gate.admit(a.message.cost(), 1)) {
-    net::message_builder::take_back(std::exchange(a.message, {}));
-    return {{},
-            because(errc::overloaded,
-                    fmt::format("{} bytes in {} messages wait for the session already (send-buffer)",
-                                gate.queued_bytes(), gate.queued_messages()))};
+  auto message = detail::finish_message(m, last_bytes);
+  if (!o.idempotent)
+    return attempt(*core_, to, o, std::move(message), timeout, until, result_type);
+  net::backoff delays{{std::chrono::milliseconds{10}, std::chrono::seconds{1}}};
+  net::splitmix64 random{reinterpret_cast<uintptr_t>(&delays) ^ uint64_t(until.time_since_epoch().count())};
+  for (;;) {
+    auto end = attempt(*core_, to, o, net::copy_of(message), timeout, until, result_type);
+    auto delay = delays.next(random);
+    if (!detail::may_pass(end.why.code) || end.why == shut_down || clock::now() + delay >= until)
+      return end;
+    std::this_thread::sleep_for(delay);
   }
-  c->at = at;
-  c->session = std::move(guard);
-  if (!hand_over(c)) {
-    gate.release(a.message.cost(), 1);
-    net::message_builder::take_back(std::exchange(a.message, {}));
-    c->session.reset();
-    return {{}, shut_down};
-  }
-  if (!wait(*c, until))
-    if (auto why = expire(c, timeout); why.code != errc::none) {
-      leave(*c);
-      return {{}, std::move(why)};
-    }
-  auto end = read(*c, result_type);
-  leave(*c);
-  return end;
 }
 
 result<void> client::tell(const detail::ref_base& to, detail::message_out& m, weir::lane lane) {

@@ -17,6 +17,7 @@ void waiting_call::run() {
 }
 
 caf::behavior desk::make_behavior() {
+  teller_->who = address();
   ignore_unexpected();
   return {[this](const actors::close_session&) { quit(caf::exit_reason::normal); }};
 }
@@ -29,7 +30,7 @@ enqueue_result desk::enqueue(caf::mailbox_element_ptr x, caf_context* ctx) {
   else if (auto* o = content_as<actors::outlet_event>(c))
     on_outlet_event(*o);
   else if (auto* u = content_as<actors::undelivered_note>(c))
-    undelivered_.fetch_add(u->count, std::memory_order_relaxed);
+    undelivered_.fetch_add(u->about->lost.exchange(0), std::memory_order_relaxed);
   else
     return pinnable::enqueue(std::move(x), ctx);
   return enqueued();
@@ -58,6 +59,11 @@ void desk::carry(std::shared_ptr<waiting_call> c) {
   auto session = c->session; // its thread may let go of it before `carry` returns
   to.who = std::move(c);
   session->raw()->carry(std::move(a), self_ptr());
+}
+
+void desk::tell(actors::session& s, actors::ask a) {
+  a.from_teller = teller_;
+  s.carry(std::move(a), self_ptr());
 }
 
 void desk::give_up(const waiting_call& c) {

@@ -72,7 +72,7 @@ public:
   // ---- on the loop
   void carry(std::shared_ptr<waiting_call> c);
   void give_up(const waiting_call& c);
-  void tell(actors::session& s, actors::ask a) { s.carry(std::move(a), self_ptr()); }
+  void tell(actors::session& s, actors::ask a);
   /// The first is 1.
   uint64_t add_line(std::shared_ptr<stream_line> l);
   void remove_line(uint64_t id) { lines_.erase(id); }
@@ -97,6 +97,7 @@ private:
   uint64_t last_line_ = 0;
   std::array<uint32_t, bell_count> due_{}; // bits to be rung at the end of the round
   bool in_round_ = false, over_ = false;
+  std::shared_ptr<actors::teller> teller_ = std::make_shared<actors::teller>();
   std::atomic<uint64_t> undelivered_{0};
   std::array<bell, bell_count> bells_;
 };

@@ -118,8 +118,8 @@ struct node::state {
   std::atomic<size_t> next_loop{0};   // for the next actor
   std::atomic<size_t> next_lookup{0}; // and for the next session, counted apart: who looks up a service and
                                       // then makes the actor that calls it has both on one loop
-  std::atomic<bool> stopped{false}; // or about to
-  std::mutex stopping;              // held while it stops: a second caller waits
+  std::atomic<bool> stopped{false};   // or about to
+  std::mutex stopping;                // held while it stops: a second caller waits
 };
 
 node::node(caf::actor_system& sys, const config& cfg) : node(sys, cfg.options()) {}

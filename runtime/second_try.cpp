@@ -3,9 +3,6 @@
 
 namespace weir::detail {
 
-namespace {
-
-/// Another attempt may do better.
 bool may_pass(errc e) {
   switch (e) {
   case errc::peer_silent:
@@ -27,6 +24,8 @@ bool may_pass(errc e) {
     return false;
   }
 }
+
+namespace {
 
 /// Waits on a loop for the moment of the next attempt. When the loop ends before, the call ends with it.
 struct alarm {

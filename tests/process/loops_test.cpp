@@ -1,6 +1,9 @@
 // Nodes with several loops: work and budget are spread over them.
+#include <set>
+
 #include <gmock/gmock.h>
 
+#include "actors/session.hpp"
 #include "tests/process/machine.hpp"
 
 namespace weir::test {

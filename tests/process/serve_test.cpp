@@ -63,9 +63,8 @@ TEST(Serve, FromAnyLoopItServesAtOnceForAServiceOfAnyLoop) {
   for (auto& from : hands)
     for (uint32_t i = 0; i < o.io_threads; ++i) { // spread over the loops, too
       auto name = fmt::format("probe {} {}", &from - hands.data(), i);
-      EXPECT_TRUE(on(m, from, [&](hand&) {
-        return bool{m.node().serve<Probe>(name, m.node().spawn<probe>())};
-      }));
+      EXPECT_TRUE(
+          on(m, from, [&](hand&) { return bool{m.node().serve<Probe>(name, m.node().spawn<probe>())}; }));
       EXPECT_EQ(m.call<echo>(m.node().lookup<Probe>(name), data_of(1)), failure{});
     }
   EXPECT_TRUE(m.is_at_base_line());
@@ -74,9 +73,8 @@ TEST(Serve, FromAnyLoopItServesAtOnceForAServiceOfAnyLoop) {
 TEST(Serve, OneThatCannotStartIsServedNoMore) {
   machine m;
   caf::actor from = m.node().spawn<hand>();
-  EXPECT_TRUE(on(m, from, [&](hand&) {
-    return bool{m.node().serve<Probe>("probe", m.node().spawn<thrower>())};
-  }));
+  EXPECT_TRUE(
+      on(m, from, [&](hand&) { return bool{m.node().serve<Probe>("probe", m.node().spawn<thrower>())}; }));
   EXPECT_TRUE(eventually([&] {
     return m.call<echo>(m.node().lookup<Probe>("probe"), data_of(1)).code == errc::no_such_service;
   }));

@@ -48,8 +48,10 @@ public:
               go_on_.wait();
               out.setData(in.getData());
             }),
-            on<throws>([](throws::in, throws::out) {}), on<ignore>([](const weir::request<ignore>&) {}),
-            on<keep>([](const weir::request<keep>&) {}), on<reply>([](reply::in, reply::out) {}),
+            on<throws>([](throws::in, throws::out) {}),
+            on<ignore>([](const weir::request<ignore>&) {}),
+            on<keep>([](const weir::request<keep>&) {}),
+            on<reply>([](reply::in, reply::out) {}),
             on<nest>([](const weir::request<nest>&) {})};
   }
 
@@ -175,8 +177,16 @@ TEST_P(Stopping, APeerThatIsNotThereFailsTheCallsAtOnce) {
   auto o = options();
   o.connect_timeout = 60s;
   machine m{o};
-  for (auto at : {"tcp://127.0.0.1:1", "unix:///no/such/file"}) {
-    auto why = m.call<echo>(m.node().lookup<Probe>("probe", at), data_of(1));
+  for (std::string at : {"tcp://127.0.0.1:1", "unix:///no/such/file"}) {
+    auto done = std::make_shared<std::promise<failure>>();
+    auto end = done->get_future();
+    m.tell([&m, at, done](hand& h) { // the call is there before the answer
+      h.call<echo>(m.node().lookup<Probe>("probe", at), data_of(1))
+          .then([done](echo::result) { done->set_value({}); },
+                [done](const failure& f) { done->set_value(f); });
+    });
+    ASSERT_EQ(end.wait_for(process::patience), std::future_status::ready);
+    auto why = end.get();
     EXPECT_EQ(why.code, errc::connect_failed) << to_string(why);
     EXPECT_EQ(why.what, outcome::not_executed);
   }

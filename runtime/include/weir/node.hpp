@@ -77,11 +77,11 @@ public:
   /// shutting_down.
   result<void> connect(std::string_view uri);
 
-  /// Serves `T` under a name: an interface by a `service<T>`, or a struct by a `sink<T>`. Waits up to a second
-  /// for the service to start; in an actor of this node it never waits, and one that cannot start is found out
-  /// when it is called (service_down, no_such_service). Errors: bad_option (not a service of that type, a
-  /// method without a handler, make_handlers threw, a name longer than 255 bytes), no_budget (held-bytes),
-  /// shutting_down. Any thread.
+  /// Serves `T` under a name: an interface by a `service<T>`, or a struct by a `sink<T>`. Waits up to a
+  /// second for the service to start; in an actor of this node it never waits, and one that cannot start is
+  /// found out when it is called (service_down, no_such_service). Errors: bad_option (not a service of that
+  /// type, a method without a handler, make_handlers threw, a name longer than 255 bytes), no_budget
+  /// (held-bytes), shutting_down. Any thread.
   template <class T>
   result<void> serve(std::string name, const caf::actor& by, const serve_options& o = {}) {
     return serve_typed(std::move(name), detail::type_id<T>(), is_stream<T>(), by, o);
@@ -89,15 +89,15 @@ public:
 
   /// A ref to the service of this name: of this node, else of the connected ones in the order of `connect`.
   /// Returns at once; calls wait for the session to open. A wrong name or interface fails them,
-  /// `not_executed`, and so does a peer that is not there: after `connect-timeout`, for a peer of `connect` may
-  /// be starting. Any thread.
+  /// `not_executed`, and so does a peer that is not there: after `connect-timeout`, for a peer of `connect`
+  /// may be starting. Any thread.
   template <class T>
   ref<T> lookup(std::string name) {
     return ref<T>{find(std::move(name), detail::type_id<T>(), is_stream<T>(), {})};
   }
-  /// The same at one address. An address that is not one of `connect` must be there: calls fail as soon as one
-  /// attempt to connect has (connection refused, no such file, no route, another cluster), with its reason.
-  /// Throws std::invalid_argument for a bad uri.
+  /// The same at one address. An address that is not one of `connect` must be there: calls fail as soon as
+  /// one attempt to connect has (connection refused, no such file, no route, another cluster), with its
+  /// reason. Throws std::invalid_argument for a bad uri.
   template <class T>
   ref<T> lookup(std::string name, std::string_view uri) {
     return ref<T>{find(std::move(name), detail::type_id<T>(), is_stream<T>(), uri)};
@@ -108,8 +108,9 @@ public:
   caf::actor_system& system();
   const node_options& options() const;
   /// Takes nothing new, lets calls that are under way end, on links and on this node (at most
-  /// `drain-timeout`), closes the links. Returns when it is done. Idempotent. Any thread but an actor's of this node. Afterwards `listen`, `connect` and `serve`
-  /// return shutting_down, and what `lookup` gives fails its calls with it, `not_executed`.
+  /// `drain-timeout`), closes the links. Returns when it is done. Idempotent. Any thread but an actor's of
+  /// this node. Afterwards `listen`, `connect` and `serve` return shutting_down, and what `lookup` gives
+  /// fails its calls with it, `not_executed`.
   void stop();
 
 private:

@@ -101,8 +101,9 @@ struct node_options {
 
   /// Links that the node accepts, also before their hello. One more is closed at once, told `overloaded`.
   /// Range 1 to 65536. A link costs a descriptor and a few KiB. One that stops in the middle of a frame keeps
-  /// up to 256 KiB of read memory until `dead_after` (before its hello: 4 KiB, or the frame that it announced,
-  /// until `hello_timeout`). That counts as pinned: at most `links_max` x 256 KiB that sessions cannot have.
+  /// up to 256 KiB of read memory until `dead_after` (before its hello: 4 KiB, or the frame that it
+  /// announced, until `hello_timeout`). That counts as pinned: at most `links_max` x 256 KiB that sessions
+  /// cannot have.
   uint32_t links_max = 1024;
 
   /// Sessions that one peer may have open on a link. Range 1 to 65536.
