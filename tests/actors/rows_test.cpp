@@ -383,6 +383,23 @@ TEST_P(RowsAcrossALink, EndOnBothSidesWhenItIsLost) {
   expect_nothing_left();
 }
 
+TEST_P(RowsAcrossALink, AreNoMatterOfTheRefThatTheyWereOpenedWith) {
+  shipment s;
+  begin();
+  dials = network::refuses; // so that both sessions wait for the link
+  {
+    auto to = warehouse_ref();
+    open_walk(to, s, 0, 10);
+  }
+  run(); // the ref's own session was given up, and must stay so when the link comes
+  dials = network::connects;
+  advance(5s);
+  EXPECT_EQ(s.numbers.size(), 10u);
+  expect_end(s, errc::none);
+  expect_nothing_left();
+  EXPECT_EQ(client().loop->sessions.size(), 0u);
+}
+
 TEST_P(RowsAcrossALink, ThatAreNotOpenedInTimeEndAndAreNotRun) {
   shipment s;
   {
