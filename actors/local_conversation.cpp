@@ -290,6 +290,7 @@ void local_conversation::end(const failure& why) {
         stream_event{stream_event::type::ended, session_.account_,
                      why.code == errc::session_closed ? failure{} : why});
   }
+  port_.to = nullptr; // services that stream to each other in a ring would keep each other alive
   // What the service still holds stays charged and returns through the account.
   auto held = sent_.bytes - consumed_.bytes;
   session_.loop_.unconsumed_bytes += held;
