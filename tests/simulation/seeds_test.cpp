@@ -1,5 +1,6 @@
 // Runs by the seed. SIM_SEED=n replays one (with SIM_TRACE=1 in words), SIM_SEEDS=n runs that many in all
-// (from SIM_FIRST on), SIM_JOBS=n shares them among processes.
+// (from SIM_FIRST on), SIM_JOBS=n shares them among processes. SIM_CREDIT=FILE
+// writes what happens to credit, for tests/model/replay.sh.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

@@ -37,6 +37,8 @@ world::~world() {
 }
 
 void world::dial(port& a, port& b) {
+  if (credit_)
+    credit_->dialled(a, b);
   for (auto* x : {&a, &b}) {
     auto& n = *x->of;
     x->link.reset();
@@ -69,6 +71,8 @@ bool world::write(port& p, size_t most) {
     return false;
   auto iovecs = std::min(p.of->with.iovecs, iovecs_.size());
   auto n = p.link->gather({iovecs_.data(), iovecs}, now);
+  if (credit_)
+    credit_->look(p); // before what was handed over can be heard
   size_t bytes = 0;
   for (size_t i = 0; i < n; ++i)
     bytes += iovecs_[i].iov_len;
@@ -98,6 +102,8 @@ bool world::deliver(port& p, size_t most, size_t slice) {
   auto taken = p.link->receive(p.in->data(), p.in->size(), slice, now);
   if (taken > p.in->size())
     throw broken{"took more bytes than there were"};
+  if (credit_)
+    credit_->heard(p, p.in->data(), taken);
   p.in->taken(taken);
   p.more = taken != 0 && p.in->size() != 0;
   touch(p);

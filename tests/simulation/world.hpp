@@ -1,4 +1,5 @@
 #pragma once
+#include "credit_log.hpp"
 #include "node.hpp"
 
 namespace weir::net::sim {
@@ -81,6 +82,7 @@ private:
   void act(action a);
 
   bool tracing_;
+  std::unique_ptr<credit_log> credit_ = credit_log::from_environment();
   std::array<iovec, 64> iovecs_{};
 };
 

@@ -9,6 +9,8 @@ namespace weir::net::sim {
 
 void world::touch(port& p) {
   p.of->fetch(p);
+  if (credit_)
+    credit_->look(p);
   check(p);
 }
 
