@@ -615,7 +615,7 @@ void session::collect() {
     return loop_.give_back(r);
   do {
     loop_.unconsumed_bytes -= r.bytes;
-    if (r.bytes)
+    if (r.bytes || r.messages) // a message is counted a moment before its bytes
       link_->protocol().consumed(*protocol_, r.bytes, r.messages);
     if (r.reply_bytes)
       link_->protocol().reply_died(r.reply_bytes);

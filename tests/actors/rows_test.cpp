@@ -386,6 +386,8 @@ TEST_P(RowsAcrossALink, EndOnBothSidesWhenItIsLost) {
 TEST_P(RowsAcrossALink, AreNoMatterOfTheRefThatTheyWereOpenedWith) {
   shipment s;
   begin();
+  keep_connection();
+  cut();
   dials = network::refuses; // so that both sessions wait for the link
   {
     auto to = warehouse_ref();

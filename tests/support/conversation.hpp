@@ -46,11 +46,6 @@ protected:
     state.kept.pop_front();
     run();
   }
-  /// As `node::connect` does.
-  void keep_connection() {
-    server();
-    actors::endpoint_to(*client().loop, client().env, {net::uri::scheme::tcp, "server", 1, 1, {}}).keep();
-  }
   static void expect_failed(const ending& e, errc code, outcome what) {
     ASSERT_TRUE(e.why.has_value());
     EXPECT_EQ(e.why->code, code) << to_string(*e.why);

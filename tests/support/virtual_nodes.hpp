@@ -73,6 +73,12 @@ protected:
     return find<T>(server(), std::move(name), true);
   }
 
+  /// As `node::connect` does.
+  void keep_connection() {
+    server();
+    actors::endpoint_to(*client().loop, client().env, {net::uri::scheme::tcp, "server", 1, 1, {}}).keep();
+  }
+
   /// Until nothing moves.
   void run() {
     for (uint64_t before = ~uint64_t{0}; before != steps();) {
