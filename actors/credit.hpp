@@ -127,13 +127,35 @@ public:
   uint64_t messages() const { return messages_.load(std::memory_order_relaxed); }
   uint64_t bytes_max() const { return bytes_max_; }
   uint64_t messages_max() const { return messages_max_; }
+  /// Its service works on a batch since then (0: on none), in nanoseconds of the steady clock: for people.
+  void set_busy_since(int64_t nanos) { busy_since_.store(nanos, std::memory_order_relaxed); }
+  int64_t busy_since() const { return busy_since_.load(std::memory_order_relaxed); }
   /// A copy of a message, small ones several to a slab. On the service that the allowance belongs to.
   std::pair<net::message_view, net::slab_ref> copy(const net::message_view& v);
 
 private:
   const uint64_t bytes_max_, messages_max_;
   std::atomic<uint64_t> bytes_{0}, messages_{0};
+  std::atomic<int64_t> busy_since_{0};
   net::slab_ref copies_; // the slab that the last copy went to
+};
+
+/// Says that a service is at work, while it lives.
+class at_work {
+public:
+  at_work(held_allowance* of, net::time_point now) : of_(of) {
+    if (of_)
+      of_->set_busy_since(now.time_since_epoch().count());
+  }
+  ~at_work() {
+    if (of_)
+      of_->set_busy_since(0);
+  }
+  at_work(const at_work&) = delete;
+  at_work& operator=(const at_work&) = delete;
+
+private:
+  held_allowance* of_;
 };
 
 /// One received message as its reader holds it; the credit returns when it dies. Move-only.

@@ -21,7 +21,8 @@ void dispatcher::serve(serve_service& s) {
   auto name = s.name;
   auto who = s.service;
   services_[name] = entry{
-      std::move(s.service), std::move(s.allowance), s.interface, s.stream, s.mailbox_messages, 0};
+      std::move(s.service), std::move(s.allowance), s.interface, s.stream, s.mailbox_messages, 0,
+      s.ration_bytes};
   watch(who, [this, name, id = who.id()](const caf::error&) {
     if (auto i = services_.find(name); i != services_.end() && i->second.service.id() == id)
       services_.erase(i);
@@ -61,6 +62,7 @@ found_service dispatcher::find(const find_service& f) {
   }
   out.service = e.service;
   out.allowance = e.allowance;
+  out.ration_bytes = e.ration_bytes;
   return out;
 }
 

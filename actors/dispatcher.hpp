@@ -14,7 +14,6 @@ public:
   caf::behavior make_behavior() override;
   const char* name() const override { return "weir.dispatcher"; }
 
-private:
   struct entry {
     caf::actor service;
     std::shared_ptr<held_allowance> allowance;
@@ -22,7 +21,12 @@ private:
     bool stream = false;
     uint64_t mailbox_messages = 0; // 0: no limit
     uint64_t dealt = 0;            // of them, to sessions that are open
+    uint64_t ration_bytes = 0;     // of its sessions; 0: the node's
   };
+  /// What is served, by name. On its loop.
+  const std::map<std::string, entry>& services() const { return services_; }
+
+private:
   found_service find(const find_service& f);
   void serve(serve_service& s);
 

@@ -77,8 +77,11 @@ void endpoint::dialled(result<std::unique_ptr<net::stream>> r) {
   auto over = std::move(dial_); // we are called by it
   if (stopped_)
     return;
-  if (!r)
+  if (!r) {
+    env_->log->note(r.error().code, 1,
+                    [&] { return fmt::format("dialling {}: {}", to_string(to_), r.error().text); });
     return no_link(r.error());
+  }
   auto stream = std::make_shared<std::unique_ptr<net::stream>>(std::move(*r));
   link::stream_maker give = [stream] { return std::move(*stream); };
   auto made = loop_.spawn<link>(std::ref(loop_), env_, std::move(give), net::side::dialled, link_owner{this});
@@ -160,10 +163,13 @@ void endpoint::expire() {
   while (!waiting_.empty() && waiting_.front().until <= loop_.now()) {
     auto w = std::move(waiting_.front());
     waiting_.pop_front();
-    w.who->fail(last_.code != errc::none
-                    ? last_
-                    : failure{errc::connect_timeout, outcome::not_executed,
-                              fmt::format("no link to {} within connect-timeout", to_string(to_))});
+    auto why = last_;
+    if (why.code == errc::none) {
+      why = {errc::connect_timeout, outcome::not_executed,
+             fmt::format("no link to {} within connect-timeout", to_string(to_))};
+      env_->log->note(why.code, 1, [&] { return why.text; });
+    }
+    w.who->fail(why);
   }
   if (!waiting_.empty())
     expiry_ = loop_.at(waiting_.front().until, [this] { expire(); });

@@ -30,6 +30,7 @@ public:
   void link_ready(link& l);
   void link_going_away(link& l);
   void link_down(link& l, const failure& why);
+  const net::uri& address() const { return to_; }
   bool connected() const { return link_ != nullptr && link_->ready(); }
 
 private:

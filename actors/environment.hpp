@@ -6,6 +6,7 @@
 
 #include <caf/actor.hpp>
 
+#include "actors/log.hpp"
 #include "net/mux.hpp"
 #include "net/stream.hpp"
 
@@ -34,11 +35,14 @@ struct environment {
   caf::actor dispatcher;
   std::vector<std::shared_ptr<loop>> loops; ///< kept while anybody could still enqueue an actor of theirs
 
-  /// Counters for people, any thread.
+  /// Why things went wrong; without a word unless the node says otherwise.
+  std::shared_ptr<journal> log = std::make_shared<journal>();
+
+  /// Counters for people, any thread. `node_stats` has them.
   struct counters {
-    std::atomic<uint64_t> links_accepted{0}, links_dialled{0}, links_refused{0}, sessions_opened{0},
-        sessions_refused{0};
-    std::atomic<uint64_t> links_open{0}; ///< of those accepted, also before hello
+    std::atomic<uint64_t> links_accepted{0}, links_dialled{0}, links_refused{0}, sessions_accepted{0},
+        sessions_refused{0}, late_frames{0}; ///< late frames: of links that are gone
+    std::atomic<uint64_t> links_open{0};     ///< of those accepted, also before hello
   };
   mutable counters count;
 };

@@ -51,7 +51,15 @@ public:
     return {limit_bytes_.load(std::memory_order_acquire), limit_messages_.load(std::memory_order_acquire)};
   }
   /// The producer saw no limit or no room and wants a `credit` message. Look again afterwards.
-  void want_credit() { waiting_.store(true, std::memory_order_seq_cst); }
+  void want_credit(net::time_point now) {
+    if (!waiting_.load(std::memory_order_relaxed))
+      since_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+    waiting_.store(true, std::memory_order_seq_cst);
+  }
+  /// When the producer began to wait, for people.
+  net::time_point wanted_since() const {
+    return net::time_point{net::duration{since_.load(std::memory_order_relaxed)}};
+  }
 
   // ---- by the session, on its loop
   void open(uint32_t id) { session_id_.store(id, std::memory_order_release); }
@@ -70,6 +78,7 @@ private:
   std::atomic<uint64_t> limit_messages_{0};
   std::atomic<uint32_t> session_id_{0};
   std::atomic<bool> waiting_{false}, over_{false};
+  std::atomic<int64_t> since_{0};
 };
 
 } // namespace weir::actors

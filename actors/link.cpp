@@ -49,6 +49,7 @@ caf::behavior link::make_behavior() {
   }
   mux_ = std::make_unique<net::mux>(env_->link, side_, loop_.inbound(), loop_.outbound(), loop_.read_slabs(),
                                     loop_.now());
+  made_at_ = loop_.now();
   if (!refuse_at_birth()) {
     touch(); // our hello
     wait_readable();
@@ -126,6 +127,7 @@ void link::read() {
   switch (r.what) {
   case net::io_count::state::ok:
     end_ += static_cast<uint32_t>(r.bytes);
+    bytes_in_ += r.bytes;
     in_->used = end_;
     slice_ = std::max(slice_bytes, r.bytes / 4);
     parse();
@@ -133,10 +135,10 @@ void link::read() {
   case net::io_count::state::would_block:
     return wait_readable();
   case net::io_count::state::end:
-    mux_->lost(errc::link_lost, "the peer closed the connection");
+    mux_->lost(reason_of_loss(), "the peer closed the connection");
     break;
   case net::io_count::state::failed:
-    mux_->lost(errc::link_lost, r.text);
+    mux_->lost(reason_of_loss(), r.text);
     break;
   }
   dispatch();
@@ -160,8 +162,23 @@ void link::dispatch() {
     handle(e);
   events_.clear();
   hand_over();
+  if (mux_->has_reasons())
+    note_reasons();
   if (mux_->has_events())
     dispatch();
+}
+
+void link::note_reasons() {
+  mux_->take_reasons(reasons_);
+  for (auto& r : reasons_)
+    env_->log->note(r.code, r.times, [&] { return fmt::format("{}: {}", describe(), r.text); });
+  reasons_.clear();
+}
+
+std::string link::describe() const {
+  auto& peer = mux_->peer();
+  return was_up() ? fmt::format("link to '{}' ({})", peer.name, stream_->describe())
+                  : fmt::format("link {}", stream_->describe());
 }
 
 void link::handle(net::event& e) {
@@ -169,6 +186,10 @@ void link::handle(net::event& e) {
   auto* s = e.on ? session_of(e.on) : nullptr;
   switch (e.what) {
   case type::ready:
+    env_->log->link([&] {
+      return fmt::format("{} is up, {}, node {}", describe(),
+                         side_ == net::side::dialled ? "dialled" : "accepted", to_string(mux_->peer().node));
+    });
     if (owner_)
       owner_->link_ready(*this);
     return;
@@ -180,12 +201,14 @@ void link::handle(net::event& e) {
     return;
   case type::request:
   case type::item:
+    ++messages_in_;
     if (s)
       s->on_arrival(e, in_);
     else
       loop_.inbound().give(net::charge::session, e.cost); // its session was given up a moment ago
     return;
   case type::reply:
+    ++messages_in_;
     if (s)
       s->on_reply(e, in_);
     else
@@ -217,6 +240,7 @@ void link::handle(net::event& e) {
       s->on_ended(e.why ? *e.why : failure{}, e.token);
     return;
   case type::going_away:
+    peer_goes_ = true;
     if (owner_)
       owner_->link_going_away(*this);
     return close_idle_sessions();
@@ -300,7 +324,8 @@ void link::on_found(found_service& f) {
     ++env_->count.sessions_refused;
     return mux_->refuse(*s, f.why.code, f.why.text, f.why.code == errc::overloaded);
   }
-  loop_.credit().seek(env_->ration.bytes, [this, self = caf::strong_actor_ptr{ctrl()}, id = s->id(), f] {
+  auto wanted = f.ration_bytes ? f.ration_bytes : env_->ration.bytes;
+  loop_.credit().seek(wanted, [this, self = caf::strong_actor_ptr{ctrl()}, id = s->id(), f] {
     auto again = offered_.find(id);
     if (over_ || again == offered_.end()) {
       put(env_->dispatcher, nullptr, return_mailbox{f.name, f.ration_messages});
@@ -323,7 +348,9 @@ void link::on_found(found_service& f) {
 /// False: the budget cannot fund it.
 bool link::accept(net::session& s, const found_service& f) {
   auto ration = env_->ration;
-  if (env_->ration_infinite)
+  if (f.ration_bytes)
+    ration.bytes = f.ration_bytes;
+  else if (env_->ration_infinite)
     ration.bytes = std::max(ration.bytes, loop_.inbound().free_bytes() / 4);
   ration.messages = std::min(env_->ration_infinite ? ration.bytes / net::message_overhead_bytes
                                                    : ration.messages,
@@ -331,7 +358,7 @@ bool link::accept(net::session& s, const found_service& f) {
   if (!mux_->accept(s, ration))
     return false;
   offered_.erase(s.id());
-  ++env_->count.sessions_opened;
+  ++env_->count.sessions_accepted;
   auto made = loop_.spawn<session>(std::ref(loop_), env_, std::ref(*this), &s);
   auto* raw = static_cast<session*>(caf::actor_cast<caf::abstract_actor*>(made));
   s.owner = raw;
@@ -365,6 +392,7 @@ void link::answer_all(answers& a) {
 void link::go_away(std::string why) {
   if (!ready())
     return stop();
+  goes_ = true;
   mux_->go_away(errc::going_away, std::move(why));
   close_idle_sessions();
   touch();
@@ -392,7 +420,7 @@ void link::end_of_round() {
   if (!write_blocked_)
     write();
   settle_gates();
-  if (mux_->has_events())
+  if (mux_->has_events() || mux_->has_reasons())
     dispatch();
   if (over_)
     return;
@@ -427,6 +455,7 @@ void link::write() {
       return dispatch();
     }
     mux_->wrote(r.bytes);
+    bytes_out_ += r.bytes;
     if (r.bytes < offered) {
       write_blocked_ = true;
       return stream_->when_writable([this, self = caf::strong_actor_ptr{ctrl()}] {
@@ -474,6 +503,9 @@ void link::arm_timer() {
 void link::finish(const failure& why) {
   if (std::exchange(over_, true))
     return;
+  if (was_up())
+    env_->log->link([&] { return fmt::format("{} is down: {}", describe(), to_string(why)); });
+  env_->count.late_frames += mux_->late_frames();
   if (mux_->wants_write() && !write_blocked_) { // the reason, as far as it goes
     iovec v[iovecs_per_write];
     if (auto n = mux_->gather(v, loop_.now()))

@@ -63,10 +63,12 @@ public:
   void stop();
   net::time_point now() const { return loop_.now(); }
   const net::slab_ref& read_memory() const { return in_; }
+  uint64_t late_frames() const { return mux_ ? mux_->late_frames() : 0; }
 
   void end_of_round() override;
 
 private:
+  friend class onlooker;
   bool refuse_at_birth();
   void leave_place();
   void wait_readable();
@@ -83,6 +85,14 @@ private:
   void settle_gates();
   void arm_timer();
   void finish(const failure& why);
+  void note_reasons();
+  bool was_up() const { return mux_->peer().node != net::node_id{}; }
+  /// A peer that said that it goes, and has no session left, may.
+  errc reason_of_loss() const {
+    return peer_goes_ && mux_->session_count() == 0 ? errc::going_away : errc::link_lost;
+  }
+  /// For people.
+  std::string describe() const;
   session* session_of(net::session* s) { return static_cast<session*>(s->owner); }
 
   loop& loop_;
@@ -95,6 +105,7 @@ private:
   std::unique_ptr<net::stream> stream_;
   std::unique_ptr<net::mux> mux_;
   std::vector<net::event> events_;
+  std::vector<net::noted_reason> reasons_;
   std::unordered_map<session*, caf::actor> sessions_; // keeps them alive
   std::unordered_map<session*, net::session*> opening_;
   std::unordered_map<uint32_t, net::session*> offered_; // waiting for the dispatcher
@@ -107,7 +118,10 @@ private:
   net::time_point idle_since_;
   net::loop::timer_id timer_ = 0;
   net::time_point timer_at_ = net::time_point::max();
-  bool in_round_ = false, rearm_ = false, more_ = false, write_blocked_ = false, over_ = false;
+  net::time_point made_at_{};
+  uint64_t bytes_in_ = 0, bytes_out_ = 0, messages_in_ = 0;
+  bool in_round_ = false, rearm_ = false, more_ = false, write_blocked_ = false, over_ = false,
+       peer_goes_ = false, goes_ = false;
 
   static constexpr size_t slice_bytes = 6000; // answered before the rest of a read is looked at
   static constexpr size_t read_bytes_min = 16 << 10;

@@ -22,6 +22,8 @@ local_conversation::local_conversation(session& s, const found_service& f, uint6
     : session_(s),
       port_{caf::actor_cast<caf::strong_actor_ptr>(f.service), f.allowance, {}, 0, reader},
       ration_(s.env_->ration) {
+  if (f.ration_bytes)
+    ration_.bytes = f.ration_bytes;
   ration_.messages = std::min(ration_.messages, f.ration_messages);
 }
 
@@ -88,6 +90,7 @@ bool local_conversation::deliver(ask& a, const caf::strong_actor_ptr& from) {
   if (a.token != 0) {
     auto r = open_call(a, from);
     if (!r) {
+      session_.note(r.error());
       session_.tell_failure(from, a, r.error());
       return true;
     }
@@ -130,7 +133,7 @@ result<uint32_t> local_conversation::open_call(const ask& a, const caf::strong_a
   auto& c = calls_[slot];
   auto generation = static_cast<uint16_t>(
       c.generation == 0xffff ? 1 : c.generation + 1); // or an id were 0, which is no call
-  c = {from, a.token, a.deadline, room, generation, true};
+  c = {from, a.token, a.deadline, room, generation, true, session_.loop_.now()};
   arm_expiry();
   return uint32_t{c.generation} << 16 | slot;
 }
@@ -151,6 +154,7 @@ void local_conversation::answer(struct answer& a) {
   auto& c = calls_[slot];
   auto token = c.token;
   if (auto why = a.message ? fund_reply(c, a.message) : std::move(a.why); why.code != errc::none) {
+    session_.note(why);
     session_.loop_.inbound().give(net::charge::reply_room, c.room_bytes);
     return close_call(c, slot, reply{token, std::move(why)});
   }
@@ -206,6 +210,7 @@ void local_conversation::expire() {
   for (uint32_t slot = 0; slot < calls_.size(); ++slot)
     if (auto& c = calls_[slot]; c.open && c.deadline <= now) {
       session_.on_cancelled(uint32_t{c.generation} << 16 | slot);
+      session_.note(expired);
       session_.loop_.inbound().give(net::charge::reply_room, c.room_bytes);
       close_call(c, slot, reply{c.token, expired});
     }
@@ -216,6 +221,8 @@ void local_conversation::expire() {
 
 void local_conversation::collect(const account::returned& r) {
   consumed_ = consumed_.plus(r.bytes, r.messages);
+  if (r.bytes)
+    session_.stalled_since_ = sent_ == consumed_ ? net::time_point{} : session_.loop_.now();
   if (sent_ == consumed_ && large_bytes_)
     session_.loop_.inbound().give(net::charge::large, std::exchange(large_bytes_, 0));
   if (r.reply_bytes)
@@ -239,6 +246,8 @@ void local_conversation::collect(const account::returned& r) {
 void local_conversation::publish() { session_.gate_->publish(limit()); }
 
 void local_conversation::touch() {
+  if (session_.stalled_since_ == net::time_point{})
+    session_.stalled_since_ = session_.loop_.now();
   if (session_.target_.stream && !opened_ && port_.reader == 0) {
     opened_ = true;
     put(port_.to, nullptr, stream_event{stream_event::type::opened, session_.account_});

@@ -22,6 +22,7 @@ public:
   void end_of_round() override;
 
 private:
+  friend class onlooker;
   struct call {
     caf::strong_actor_ptr who;
     uint64_t token = 0;
@@ -29,6 +30,7 @@ private:
     uint64_t room_bytes = 0;
     uint16_t generation = 0;
     bool open = false;
+    net::time_point since{};
   };
   /// True: it went to the service (or its call has failed). False: no credit.
   bool deliver(ask& a, const caf::strong_actor_ptr& from);

@@ -203,6 +203,7 @@ struct found_service {
   caf::actor service; ///< when `why` is none
   std::shared_ptr<held_allowance> allowance;
   uint64_t ration_messages = 0;
+  uint64_t ration_bytes = 0; ///< 0: as the node's
   failure why;
 };
 /// To the dispatcher: a session that got messages of a mailbox is over.
@@ -217,6 +218,7 @@ struct serve_service {
   caf::actor service;
   uint64_t mailbox_messages = 0; ///< 0: no limit
   std::shared_ptr<held_allowance> allowance;
+  uint64_t ration_bytes = 0; ///< of its sessions; 0: as the node's
 };
 
 } // namespace weir::actors

@@ -62,6 +62,7 @@ caf::behavior session::make_behavior() {
   self_ = caf::actor_cast<caf::actor>(this);
   if (stage_ != stage::over)
     loop_.sessions.insert(this);
+  made_at_ = loop_.now();
   if (stage_ == stage::unbound && target_.rows == 0)
     look_up();
   else if (stage_ == stage::unbound)
@@ -284,11 +285,16 @@ void session::carry_remote(ask& a, const caf::strong_actor_ptr& from) {
 /// A message that cannot be carried. A stream with a hole in it is no stream: it ends with the reason.
 void session::refuse(const caf::strong_actor_ptr& from, ask& a, uint64_t cost, uint64_t count,
                      const failure& why) {
+  note(why);
   gate_->release(cost, count);
   a.message.count = static_cast<uint32_t>(count);
   if (!sends_stream_ || stage_ == stage::over)
     return tell_failure(from, a, why);
   abort(why);
+}
+
+void session::note(const failure& why) const {
+  env_->log->note(why.code, 1, [&] { return fmt::format("session to '{}': {}", target_.service, why.text); });
 }
 
 void session::abort(const failure& why) {
@@ -331,7 +337,7 @@ uint32_t session::add_caller(const caf::strong_actor_ptr& from, uint64_t token) 
   }
   auto ticket = free_tickets_.back();
   free_tickets_.pop_back();
-  callers_[ticket] = {from, token, 0};
+  callers_[ticket] = {from, token, 0, loop_.now()};
   return ticket;
 }
 
@@ -453,6 +459,8 @@ void session::on_lost_message(net::event& e) {
 
 void session::on_arrival(net::event& e, const net::slab_ref& read_memory) {
   loop_.unconsumed_bytes += e.cost;
+  if (stalled_since_ == net::time_point{})
+    stalled_since_ = loop_.now();
   if (net::envelope head;
       e.call == 0 && item_type() != 0 && (!net::read_envelope(e.message, head) || head.type != item_type())) {
     account_->give_back(e.cost, 1);
@@ -520,6 +528,9 @@ void session::on_ended(const failure& why, uint64_t consumed) { finish(why, cons
 void session::finish(const failure& why, uint64_t consumed) {
   if (stage_ == stage::over)
     return;
+  if (!link_ && why.code != errc::none && why.code != errc::connect_failed &&
+      why.code != errc::connect_timeout) // those are its endpoint's to count
+    note(why);
   bool accepted = port_ != nullptr && port_ != &rows_;
   if (link_ && port_)
     link_->flush_port(port_);
@@ -615,8 +626,11 @@ void session::collect() {
     return loop_.give_back(r);
   do {
     loop_.unconsumed_bytes -= r.bytes;
-    if (r.bytes || r.messages) // a message is counted a moment before its bytes
+    if (r.bytes || r.messages) { // a message is counted a moment before its bytes
       link_->protocol().consumed(*protocol_, r.bytes, r.messages);
+      auto& in = protocol_->in();
+      stalled_since_ = in.received() == in.consumed() ? net::time_point{} : loop_.now();
+    }
     if (r.reply_bytes)
       link_->protocol().reply_died(r.reply_bytes);
     if (!update_wake())

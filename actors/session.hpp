@@ -126,6 +126,7 @@ public:
 
 private:
   friend class local_conversation;
+  friend class onlooker;
   enum class stage : uint8_t { unbound, opening, remote, local, over };
 
   caf::behavior refuse_all();
@@ -159,6 +160,8 @@ private:
   }
   bool has_outbound_room(uint64_t cost) const;
   void retry_later();
+  /// Counts what no link has counted.
+  void note(const failure& why) const;
   static void tell_failure(const caf::strong_actor_ptr& to, ask& a, const failure& why);
 
   loop& loop_;
@@ -183,6 +186,7 @@ private:
     caf::strong_actor_ptr who;
     uint64_t token = 0;
     uint32_t call = 0;
+    net::time_point since{};
   };
   std::vector<caller> callers_; // by ticket, which is the token that the mux knows; each is over exactly once
   std::vector<uint32_t> free_tickets_;
@@ -192,6 +196,8 @@ private:
   uint64_t outlet_ = 0;
   net::loop::timer_id retry_ = 0, expiry_ = 0;
   uint64_t in_queue_bytes_ = 0, in_queue_messages_ = 0; // admitted and given to the mux
+  net::time_point made_at_{}, stalled_since_{}; // stalled: the service has something of it and gave nothing
+                                                // back since; nothing: it has nothing
   std::atomic<bool> claimed_{false};
   bool queued_noted_ = false;
   bool closing_ = false, close_said_ = false, stream_opened_ = false;

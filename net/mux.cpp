@@ -52,6 +52,19 @@ event& mux::state::happened(event::type what, session* on) {
   return e;
 }
 
+/// A handful of different reasons at most, so looking for one costs nothing beside what led here.
+void mux::state::note(errc code, const session* s, std::string_view text) {
+  for (auto& r : reasons_)
+    if (r.code == code) {
+      ++r.times;
+      return;
+    }
+  auto& r = reasons_.emplace_back(noted_reason{code, 1, {}});
+  if (s)
+    r.text = "session " + std::to_string(s->id_) + " of '" + s->service_ + "': ";
+  r.text += text;
+}
+
 // ---- the public face
 
 mux::mux(link_options o, side s, budget& inbound, outbound_ledger& outbound, slab_pool& reassembly,
@@ -65,6 +78,11 @@ size_t mux::receive(const std::byte* at, size_t n, size_t slice, time_point now)
 size_t mux::wanted_bytes() const { return state_->wanted_bytes_; }
 void mux::lost(errc reason, std::string text) { state_->go_down(reason, std::move(text)); }
 bool mux::has_events() const { return !state_->events_.empty(); }
+void mux::take_reasons(std::vector<noted_reason>& out) {
+  assert(out.empty());
+  std::swap(state_->reasons_, out);
+}
+bool mux::has_reasons() const { return !state_->reasons_.empty(); }
 
 void mux::take_events(std::vector<event>& out) {
   assert(out.empty());

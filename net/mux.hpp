@@ -105,6 +105,13 @@ struct call_request {
   lane in_lane = lane::normal;
 };
 
+/// A reason for which something ended or was refused, by either side.
+struct noted_reason {
+  errc code = errc::none;
+  uint64_t times = 0;
+  std::string text; ///< of the first time
+};
+
 /// One link's protocol, without I/O: bytes in, bytes out, time as an argument, decisions returned as events.
 /// Owner: the link. Holds the sessions, the control state that must be said, and the send schedule. Never
 /// throws on foreign bytes.
@@ -131,6 +138,10 @@ public:
   /// `reply_died`, or to the budget after `ended`) even if nobody wants them any more.
   void take_events(std::vector<event>& out);
   bool has_events() const;
+  /// Why the link, sessions, calls and messages have ended or were refused since the last time, each reason
+  /// once, into `out` (which must be empty). What merely closed is not among them.
+  void take_reasons(std::vector<noted_reason>& out);
+  bool has_reasons() const;
 
   // ---- sessions
   /// nullptr: hello is not done, the peer's `sessions_max` is reached, it is going away, or the name is too

@@ -107,6 +107,7 @@ void mux::state::cancel(session& s, uint32_t call, errc reason) {
 
 /// The end of a call for its caller. What is left of it goes on until the callee cannot answer any more.
 void mux::state::fail_call(session& s, uint32_t call, calls_out::entry& e, errc reason, std::string text) {
+  note(reason, &s, text.empty() ? "a call" : text);
   auto sent = e.now == calls_out::state::sent;
   auto& f = happened(event::type::failed, &s);
   f.call = call;
@@ -205,6 +206,7 @@ void mux::state::reply_failure(session& s, uint32_t call, const failure& f) {
   auto* e = s.live() ? s.calls_in_.find(call) : nullptr;
   if (!e || e->now != calls_in::state::running)
     return;
+  note(f.code, &s, f.text);
   auto m = build_failure(f);
   outbound_.add(m.cost());
   enqueue_reply(s, *e, call, std::move(m));

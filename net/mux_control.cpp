@@ -127,9 +127,11 @@ void mux::state::on_refused(session& s, say::refused& r) {
     return;
   if (s.established_ || !s.opened_here_)
     return abort(s, errc::bad_state, "refused without open");
-  if (s.live())
-    finish(s, session::state::over,
-           because(or_else(r.reason, errc::session_aborted), outcome::not_executed, from_peer(r.text)));
+  if (s.live()) {
+    auto reason = or_else(r.reason, errc::session_aborted);
+    note(reason, &s, from_peer(r.text));
+    finish(s, session::state::over, because(reason, outcome::not_executed, from_peer(r.text)));
+  }
   bury(s);
 }
 
@@ -225,8 +227,9 @@ void mux::state::on_abort(session& s, say::abort& a) {
       return bury(s);
     return over_with_closed(s);
   }
-  finish(s, session::state::over,
-         because(or_else(a.reason, errc::session_aborted), outcome::unknown, from_peer(a.text)));
+  auto reason = or_else(a.reason, errc::session_aborted);
+  note(reason, &s, from_peer(a.text));
+  finish(s, session::state::over, because(reason, outcome::unknown, from_peer(a.text)));
   say(s, session::word_closed);
 }
 
@@ -322,6 +325,7 @@ void mux::state::on_need(session& s, uint32_t call, uint64_t bytes) {
     return abort(s, errc::bad_state, "a need that cannot be");
   e->asked = true;
   if (bytes > options_.message_bytes_max) {
+    note(errc::message_too_large, &s, "an answer of " + std::to_string(bytes) + " bytes");
     s.funds_.emplace_back(call, 0);
     return say(s, session::word_calls);
   }

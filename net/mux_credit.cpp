@@ -117,6 +117,7 @@ bool mux::state::try_fund_request(session& s) {
 }
 
 void mux::state::refuse_request(session& s, uint64_t need, errc reason) {
+  note(reason, &s, "a message of " + std::to_string(need - s.in_.received().bytes) + " bytes is refused");
   s.unfunded_bytes_ = need;
   s.unfunded_reason_ = reason;
   s.in_.forget_blocked();
@@ -155,6 +156,7 @@ void mux::state::serve_waiting() {
     if (wanted && !try_fund_reply(*w.who, w.call, w.bytes)) {
       if (now_ - w.since < options_.funding_timeout)
         break;
+      note(errc::no_budget, w.who, "an answer of " + std::to_string(w.bytes) + " bytes is not funded");
       w.who->funds_.emplace_back(w.call, 0);
       say(*w.who, session::word_calls);
     }

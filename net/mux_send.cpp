@@ -193,6 +193,7 @@ void mux::state::refuse_head(session& s, lane in_lane, errc reason, std::string 
   auto& head = queue.front();
   if (auto* e = head.call != 0 ? s.calls_out_.find(head.call) : nullptr)
     return fail_call(s, head.call, *e, reason, std::move(text));
+  note(reason, &s, text);
   auto& f = happened(event::type::failed, &s);
   f.why = because(reason, outcome::not_executed, std::move(text));
   f.count = 1;

@@ -70,6 +70,7 @@ bool mux::state::accept(session& s, const ration_options& in, uint64_t message_b
 void mux::state::refuse(session& s, errc reason, std::string text, bool retryable) {
   if (s.state_ != session::state::offered)
     return;
+  note(reason, &s, text);
   s.state_ = session::state::over;
   s.why_ = {reason, outcome::not_executed, std::move(text)};
   s.retryable_ = retryable;
@@ -103,6 +104,7 @@ void mux::state::abort(session& s, errc reason, std::string text) {
     happened(event::type::ended, &s).why = because(reason, outcome::not_executed, text);
     return refuse(s, reason, std::move(text), true);
   }
+  note(reason, &s, text);
   auto never_said = (s.words_ & session::word_open) != 0;
   auto why = because(reason, outcome::unknown, text);
   finish(s, never_said ? session::state::over : session::state::tombstone, std::move(why));
@@ -234,6 +236,7 @@ void mux::state::go_down(errc reason, std::string text) {
   if (down_)
     return;
   down_ = true;
+  note(reason, nullptr, text);
   std::vector<session*> all;
   sessions_.for_each([&](session& s) { all.push_back(&s); });
   std::sort(all.begin(), all.end(), [](auto* a, auto* b) { return a->id_ < b->id_; });

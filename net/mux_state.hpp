@@ -208,6 +208,8 @@ struct mux::state {
   static void check_session(session& s, complaints& c, holdings& all);
 
   event& happened(event::type what, session* on);
+  /// For `take_reasons`; `s`: whose it is, null for the link's.
+  void note(errc code, const session* s, std::string_view text);
   std::unique_ptr<failure> because(errc reason, outcome what, std::string text) const {
     return std::make_unique<failure>(failure{reason, what, std::move(text)});
   }
@@ -228,6 +230,7 @@ struct mux::state {
   say::fault fault_;
   size_t wanted_bytes_ = 0;
   std::vector<event> events_;
+  std::vector<noted_reason> reasons_; // each code once
 
   // ---- sessions
   session_table sessions_;

@@ -61,6 +61,7 @@ void actor_core::send(const session_guard& via, actors::ask a) {
   if (gate.admit(a.message.cost(), 1))
     return carry(via, std::move(a));
   net::message_builder::take_back(std::move(a.message));
+  via.raw()->env().log->count(errc::overloaded);
   put(self_ptr(), nullptr,
       actors::reply{a.token,
                     failure{errc::overloaded, outcome::not_executed,
@@ -76,6 +77,7 @@ bool actor_core::start_tell(const ref_base& to, message_out& m, lane l) {
   a.from_teller = teller_to(*via);
   if (!via->raw()->entrance()->admit(a.message.cost(), 1)) {
     net::message_builder::take_back(std::move(a.message));
+    via->raw()->env().log->count(errc::overloaded);
     return false; // `a` tells that it is lost
   }
   carry(*via, std::move(a));

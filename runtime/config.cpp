@@ -41,6 +41,8 @@ const char* shape_of(settings::shape s) {
     return "N";
   case settings::shape::bytes:
     return "BYTES";
+  case settings::shape::level:
+    return "LEVEL";
   case settings::shape::time:
     return "TIME";
   }

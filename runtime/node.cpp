@@ -11,9 +11,12 @@
 #include "actors/credit_manager.hpp"
 #include "actors/dispatcher.hpp"
 #include "actors/endpoint.hpp"
+#include "actors/link.hpp"
 #include "actors/loop.hpp"
 #include "actors/session.hpp"
 #include "runtime/client_desk.hpp"
+#include "runtime/node_option_table.hpp"
+#include "runtime/probe.hpp"
 
 namespace weir {
 
@@ -51,6 +54,8 @@ std::shared_ptr<actors::environment> environment_of(const node_options& o) {
   e->idle_timeout = o.idle_timeout;
   e->reconnect_base = o.reconnect_base;
   e->reconnect_cap = o.reconnect_cap;
+  e->log = std::make_shared<actors::journal>(
+      actors::journal::options{.level = o.log_level, .period = o.log_period, .node = o.name, .write = {}});
   return e;
 }
 
@@ -113,7 +118,7 @@ struct node::state {
         return l.get();
     return nullptr;
   }
-  std::shared_ptr<actors::held_allowance> allowance();
+  std::shared_ptr<actors::held_allowance> allow(uint64_t bytes, uint64_t messages);
 
   std::atomic<size_t> next_loop{0};   // for the next actor
   std::atomic<size_t> next_lookup{0}; // and for the next session, counted apart: who looks up a service and
@@ -148,6 +153,10 @@ node::node(caf::actor_system& sys, node_options o) : state_(std::make_unique<sta
   }
   for (auto& l : s.loops)
     l->start();
+  if (auto r = serve_probe(); !r) {
+    stop();
+    throw start_error{r.error()};
+  }
   for (auto& u : s.options.listen)
     if (auto r = listen(u); !r) {
       stop();
@@ -215,8 +224,7 @@ result<void> node::connect(std::string_view text) {
 
 /// What a service may hold, paid for by one loop; nullptr when none can. A loop asks itself only: it must not
 /// wait for another.
-std::shared_ptr<actors::held_allowance> node::state::allowance() {
-  auto bytes = options.held_bytes;
+std::shared_ptr<actors::held_allowance> node::state::allow(uint64_t bytes, uint64_t messages) {
   auto* own = here();
   for (auto& l : loops) {
     if (own && own != l.get())
@@ -227,7 +235,7 @@ std::shared_ptr<actors::held_allowance> node::state::allowance() {
       return ok;
     });
     if (taken)
-      return {new actors::held_allowance(bytes, options.held_messages), allowance_end{l}};
+      return {new actors::held_allowance(bytes, messages), allowance_end{l}};
   }
   return nullptr;
 }
@@ -242,6 +250,8 @@ result<void> node::serve_typed(std::string name, uint64_t type, bool stream, con
     return stops;
   if (name.empty() || name.size() > 255)
     return bad("a name has 1 to 255 bytes");
+  if (name.starts_with("weir."))
+    return bad("names that begin with 'weir.' are weir's own");
   auto* raw = caf::actor_cast<caf::abstract_actor*>(by);
   if (stream) {
     if (!dynamic_cast<sink_base*>(raw))
@@ -258,7 +268,7 @@ result<void> node::serve_typed(std::string name, uint64_t type, bool stream, con
       if (auto& why = started.get(); why.code != errc::none)
         return bad(why.text);
   }
-  auto allowance = s.allowance();
+  auto allowance = s.allow(s.options.held_bytes, s.options.held_messages);
   if (!allowance)
     return {
         errc::no_budget,
@@ -266,7 +276,28 @@ result<void> node::serve_typed(std::string name, uint64_t type, bool stream, con
                     name, s.options.held_bytes)};
   auto mailbox = o.mailbox_messages ? o.mailbox_messages : s.options.mailbox_messages;
   put(s.dispatcher, nullptr,
-      actors::serve_service{std::move(name), type, stream, by, mailbox, std::move(allowance)});
+      actors::serve_service{std::move(name), type, stream, by, mailbox, std::move(allowance), 0});
+  return {};
+}
+
+/// Small enough to be there when the budget is used up.
+result<void> node::serve_probe() {
+  auto& s = *state_;
+  auto of = std::make_shared<probed_node>();
+  of->env = s.env;
+  of->cluster = s.options.cluster;
+  for (auto& row : settings::node_option_table())
+    of->options.emplace_back(row.name, settings::show(s.options, row));
+  of->addresses = [this] { return addresses(); };
+  of->started = std::chrono::steady_clock::now();
+  auto allowance = s.allow(probe_service::held_bytes, probe_service::held_messages);
+  if (!allowance)
+    return {errc::no_budget, "budget-bytes: too little for the probe service"};
+  auto made = s.loops[0]->spawn<probe_service>(std::shared_ptr<const probed_node>{std::move(of)});
+  remember(made);
+  put(s.dispatcher, nullptr,
+      actors::serve_service{probe_service::served_as, detail::type_id<snapshot::Prober>(), false, made, 0,
+                            std::move(allowance), probe_service::ration_bytes});
   return {};
 }
 
@@ -295,10 +326,20 @@ node_stats node::stats() const {
   node_stats n;
   n.budget = state_->options.budget_bytes;
   n.links_refused = state_->env->count.links_refused;
+  auto& count = state_->env->count;
+  n.links_accepted = count.links_accepted;
+  n.links_dialled = count.links_dialled;
+  n.sessions_accepted = count.sessions_accepted;
+  n.sessions_refused = count.sessions_refused;
+  n.late_frames = count.late_frames;
+  for (auto& r : state_->env->log->reasons())
+    n.reasons.push_back({r.code, r.times});
   for (auto& l : state_->loops)
     ask_loop(*l, [&] {
       l->credit().measure_pinned();
       n.links += l->links.size();
+      for (auto& [link, handle] : l->links)
+        n.late_frames += link->late_frames();
       n.sessions += l->sessions.size();
       n.liability += l->inbound().liability();
       n.base_line += l->inbound().options().reserve_bytes + l->served_bytes;

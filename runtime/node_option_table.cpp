@@ -77,6 +77,10 @@ constexpr node_option table[] = {
     {"reconnect-base", &o::reconnect_base, shape::time,
      "longest first delay before dialling again; it doubles", ms, 10 * minute},
     {"reconnect-cap", &o::reconnect_cap, shape::time, "longest delay before dialling again", ms, hour},
+
+    {"log-level", &o::log_level, shape::level, "what goes to stderr"},
+    {"log-period", &o::log_period, shape::time, "a reason is written at most once in so long", 100 * ms,
+     hour},
 };
 
 /// What a number is out of or in, as a person writes it.
@@ -89,6 +93,7 @@ std::string show_quantity(const node_option& row, uint64_t value) {
   case shape::text:
   case shape::uris:
   case shape::count:
+  case shape::level:
     break;
   }
   return fmt::to_string(value);
@@ -117,6 +122,15 @@ std::string complaint_about_uris(const node_option& row, const std::vector<std::
       return fmt::format("'{}': one port to dial is needed, neither 0 nor a range", text);
   }
   return {};
+}
+
+constexpr std::string_view level_names = "off, error, warning, info or debug";
+
+result<log_level> parse_level(std::string_view text) {
+  for (auto l : {log_level::off, log_level::error, log_level::warning, log_level::info, log_level::debug})
+    if (text == to_string(l))
+      return l;
+  return {errc::bad_option, fmt::format("'{}' is none of {}", text, level_names)};
 }
 
 result<uint64_t> parse_count(std::string_view text) {
@@ -152,6 +166,8 @@ struct setter {
     return assign(field, parse_duration(text));
   }
 
+  result<void> operator()(log_level node_options::*field) const { return assign(field, parse_level(text)); }
+
   template <class T>
   result<void> operator()(T node_options::*field) const {
     auto value = parse_quantity(row, text);
@@ -183,6 +199,8 @@ std::span<const node_option> node_option_table() { return table; }
 std::string show_limits(const node_option& row) {
   if (row.shape == shape::uris)
     return {};
+  if (row.shape == shape::level)
+    return std::string{level_names};
   auto range = fmt::format("{} to {}", show_quantity(row, row.least), show_quantity(row, row.most));
   if (row.shape == shape::text)
     return range + " bytes";
@@ -204,6 +222,7 @@ std::string show(const node_options& options, const node_option& row) {
           [&](std::string node_options::*field) { return show_text(options.*field); },
           [&](std::vector<std::string> node_options::*field) { return show_list(options.*field); },
           [&](std::chrono::nanoseconds node_options::*field) { return show_duration(options.*field); },
+          [&](log_level node_options::*field) { return std::string{to_string(options.*field)}; },
           [&](auto field) { return show_quantity(row, options.*field); },
       },
       row.field);
@@ -220,6 +239,9 @@ std::string complaint_about(const node_options& options, const node_option& row)
             return (options.*field).count() < 0
                        ? "a negative time"
                        : complaint_about_number(row, static_cast<uint64_t>((options.*field).count()));
+          },
+          [&](log_level node_options::*field) {
+            return options.*field > log_level::debug ? fmt::format("none of {}", level_names) : std::string{};
           },
           [&](auto field) { return complaint_about_number(row, options.*field); },
       },

@@ -210,6 +210,7 @@ failure service_core::handle(actors::arrived& m, size_t i, const answer_sink& to
 }
 
 void service_core::run(actors::arrived& m) {
+  actors::at_work work{m.allowance.get(), self_.core().now()};
   answer_sink to{m.home, self_.current_sender()};
   actors::answers out;
   out.items.reserve(m.batch.size());

@@ -64,7 +64,7 @@ outlet_core::outlet_core(actor& self, std::shared_ptr<session_guard> session, ke
 void outlet_core::enter(actor& self, std::shared_ptr<session_guard> session, weir::lane l) {
   parts_ = std::make_unique<parts>(self, std::move(session), static_cast<net::lane>(l));
   parts_->id = self.core().add_outlet(*this);
-  parts_->gate->want_credit(); // told when it is open
+  parts_->gate->want_credit(self.core().now()); // told when it is open
   put(parts_->handle, self.core().self_ptr(),
       actors::outlet_event{actors::outlet_event::type::credit, parts_->id, 0, {}});
 }
@@ -98,7 +98,7 @@ bool outlet_core::may_build() {
   if (p.run.may_send())
     return true;
   p.flush(); // or the credit that it waits for would never come
-  p.gate->want_credit();
+  p.gate->want_credit(p.self.core().now());
   return p.run.may_send(); // it may have come in between
 }
 
@@ -252,6 +252,7 @@ bool sink_base::handle_stream_event(void* event) {
 
 bool sink_base::handle_arrived(void* arrived) {
   auto& m = *static_cast<actors::arrived*>(arrived);
+  actors::at_work work{m.allowance.get(), core().now()};
   parts::stream* at = nullptr;
   for (size_t i = 0; i < m.batch.size(); ++i) {
     auto* from = m.batch.from(i);

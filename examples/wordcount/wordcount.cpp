@@ -32,6 +32,7 @@ struct config : weir::config {
   bool json = false;
   config() {
     about("Counts lines, words and bytes of files and directories in several processes.");
+    defaults().log_level = weir::log_level::error; // it says itself what went wrong
     add_option("workers", "processes that count", workers, 1, 64);
     add_option("top", "how many of the most frequent words are shown", top, 0, 1000);
     add_option("chunk", "how much text goes into one message", chunk, {1 << 10}, {1 << 20});

@@ -10,4 +10,9 @@ int bench_main(int argc, char** argv);
 /// `weir node ...`: one node of a cluster. `argv[0]` is the word "node". Returns the exit status.
 int node_main(int argc, char** argv);
 
+/// `weir probe URI` and `weir why SERVICE --at URI` (runtime/program/README.md). Return the exit status: 0, 1
+/// the node could not be asked, 2 wrong command line.
+int probe_main(int argc, char** argv);
+int why_main(int argc, char** argv);
+
 } // namespace weir::program

@@ -29,6 +29,8 @@ struct command {
 
 constexpr std::array commands{
     command{"node", "a node that serves echo, sink, report and source", node_main},
+    command{"probe", "what a running node does, owes and waits for", probe_main},
+    command{"why", "what a service waits for, down to the root", why_main},
     command{"bench", "measure weir on this machine or between two", bench_main},
     command{"help", "this text, or that of a command", help_main},
     command{"version", "which weir this is", version_main},
@@ -46,7 +48,8 @@ const command* find(std::string_view name) {
 }
 
 int unknown_command(std::string_view name) {
-  fmt::print(stderr, "weir: {}: the commands are node, bench, help and version; see 'weir help'\n",
+  fmt::print(stderr,
+             "weir: {}: the commands are node, probe, why, bench, help and version; see 'weir help'\n",
              name.empty() ? "no command" : name);
   return 2;
 }

@@ -37,7 +37,18 @@ struct node_stats {
   uint64_t pinned = 0;    ///< slab memory kept alive beyond what is charged in it
   uint64_t outbound = 0;  ///< queued for others
   uint64_t refused = 0;   ///< requests for budget that were refused
+
+  // ---- since the node was made
+  uint64_t links_accepted = 0, links_dialled = 0, sessions_accepted = 0, sessions_refused = 0;
   uint64_t links_refused = 0; ///< accepted and closed at once: `links-max`, or the node stops
+  uint64_t late_frames = 0;   ///< for sessions that were over: ignored, as they must be
+  struct reason {
+    errc code = errc::none;
+    uint64_t times = 0;
+  };
+  /// Why links, sessions, calls and messages have ended or were refused, here or by a peer; by number, those
+  /// that never occurred left out.
+  std::vector<reason> reasons;
 };
 
 /// Thrown by the constructor: an option is wrong, or an address cannot be listened on.
@@ -80,8 +91,8 @@ public:
   /// Serves `T` under a name: an interface by a `service<T>`, or a struct by a `sink<T>`. Waits up to a
   /// second for the service to start; in an actor of this node it never waits, and one that cannot start is
   /// found out when it is called (service_down, no_such_service). Errors: bad_option (not a service of that
-  /// type, a method without a handler, make_handlers threw, a name longer than 255 bytes), no_budget
-  /// (held-bytes), shutting_down. Any thread.
+  /// type, a method without a handler, make_handlers threw, a name longer than 255 bytes or one of weir's own, which
+  /// begin with `weir.`), no_budget (held-bytes), shutting_down. Any thread.
   template <class T>
   result<void> serve(std::string name, const caf::actor& by, const serve_options& o = {}) {
     return serve_typed(std::move(name), detail::type_id<T>(), is_stream<T>(), by, o);
@@ -128,6 +139,7 @@ private:
                            const serve_options& o);
   std::shared_ptr<detail::session_guard> find(std::string name, uint64_t type, bool stream,
                                               std::string_view uri);
+  result<void> serve_probe();
 
   struct state;
   std::unique_ptr<state> state_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <weir/errc.hpp>
+#include <weir/log_level.hpp>
 
 namespace weir {
 
@@ -173,6 +174,16 @@ struct node_options {
   /// The longest such delay. Larger spares a server that comes back with many clients. Range 1 ms to 1 h, at
   /// least `reconnect_base`.
   duration reconnect_cap = std::chrono::seconds{5};
+
+  // ---- for people
+
+  /// What the node writes to stderr: `off`, `error`, `warning`, `info` (links too) or `debug` (refused calls,
+  /// too). Whatever the level, every reason is counted: `node_stats`, `weir probe`.
+  weir::log_level log_level = weir::log_level::warning;
+
+  /// A reason is written at most once in so long, with how many were left out. Peers decide how often things
+  /// go wrong, so it also bounds what they can make us write. Range 100 ms to 1 h.
+  duration log_period = std::chrono::seconds{10};
 
   friend bool operator==(const node_options&, const node_options&) = default;
 };
