@@ -4,6 +4,8 @@
 #include <cassert>
 #include <cstring>
 
+#include <fmt/format.h>
+
 namespace weir::actors {
 
 void credit_port::post(account* a, bool urgent) {
@@ -81,6 +83,12 @@ void account::cancel(uint32_t call, uint32_t calls_max) {
 account::returned account::take() {
   return {bytes_.exchange(0, std::memory_order_acq_rel), messages_.exchange(0, std::memory_order_acq_rel),
           reply_bytes_.exchange(0, std::memory_order_acq_rel)};
+}
+
+failure mailbox_limit::refusal() const {
+  return {errc::overloaded, outcome::not_executed,
+          fmt::format("{} calls wait in the service's mailbox (mailbox-messages, when-full {})", messages_,
+                      to_string(what_))};
 }
 
 bool held_allowance::take(uint64_t bytes) {

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include <caf/actor_cast.hpp>
 #include <caf/actor_control_block.hpp>
 
+#include "actors/when_full.hpp"
 #include "net/loop.hpp"
 #include "net/message.hpp"
 #include "net/ration.hpp"
@@ -116,11 +118,49 @@ private:
   std::atomic<uint64_t> messages_{0}, reply_bytes_{0};
 };
 
-/// An allowance of bytes and messages that a service has paid for once and hands to the messages it holds.
-/// Any thread.
+/// The calls that wait in a service's mailbox, where it is not their senders who wait (`when_full`). Any
+/// thread.
+class mailbox_limit {
+public:
+  explicit mailbox_limit(when_full w = when_full::wait, uint64_t messages = 0)
+      : what_(messages == 0 ? when_full::wait : w), messages_(messages) {}
+
+  when_full what() const { return what_; }
+  uint64_t messages() const { return messages_; }
+  uint64_t waiting() const { return waiting_.load(std::memory_order_relaxed); }
+  /// A call comes. False: there is no place for it.
+  bool enter() {
+    if (what_ == when_full::wait)
+      return true;
+    auto before = waiting_.fetch_add(1, std::memory_order_relaxed);
+    if (what_ == when_full::drop_oldest || before < messages_)
+      return true;
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
+    return false;
+  }
+  /// Its turn has come. False: too many wait behind it.
+  bool leave() {
+    return what_ == when_full::wait || waiting_.fetch_sub(1, std::memory_order_relaxed) <= messages_;
+  }
+  /// Why a call has no place.
+  failure refusal() const;
+
+private:
+  const when_full what_;
+  const uint64_t messages_;
+  std::atomic<uint64_t> waiting_{0};
+};
+
+/// An allowance of bytes and messages that a service has paid for once and hands to the messages it holds,
+/// and what else its sessions share. Any thread.
 class held_allowance {
 public:
-  held_allowance(uint64_t bytes, uint64_t messages) : bytes_max_(bytes), messages_max_(messages) {}
+  held_allowance(uint64_t bytes, uint64_t messages, std::string service = {}, when_full w = when_full::wait,
+                 uint64_t mailbox_messages = 0)
+      : mailbox(w, mailbox_messages), name(std::move(service)), bytes_max_(bytes), messages_max_(messages) {}
+
+  mailbox_limit mailbox;
+  const std::string name; ///< of the service
   bool take(uint64_t bytes);
   void give(uint64_t bytes);
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }

@@ -49,7 +49,7 @@ found_service dispatcher::find(const find_service& f) {
     return out;
   }
   out.ration_messages = f.ration_messages;
-  if (e.mailbox_messages > 0) {
+  if (e.mailbox_messages > 0 && e.allowance->mailbox.what() == when_full::wait) {
     auto free = e.mailbox_messages - e.dealt;
     if (free == 0) {
       out.why = {errc::overloaded, outcome::not_executed,

@@ -88,6 +88,12 @@ bool local_conversation::deliver(ask& a, const caf::strong_actor_ptr& from) {
   }
   uint32_t id = 0;
   if (a.token != 0) {
+    if (!port_.allowance->mailbox.enter()) {
+      auto why = port_.allowance->mailbox.refusal();
+      session_.note(why);
+      session::tell_failure(from, a, why);
+      return true;
+    }
     auto r = open_call(a, from);
     if (!r) {
       session_.note(r.error());

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -62,8 +63,8 @@ public:
   /// over. Whoever finds nothing else waiting wakes the loop, so many threads wake it once. False: the loop
   /// was shut down, nothing happens. Any thread.
   bool hand_over(handed_over& what);
-  /// So many threads were just woken and will probably hand something over soon: when the first of them has, the
-  /// others are let run before the loop goes on, so that it writes once for all of them. On the loop.
+  /// So many threads were just woken and will probably hand something over soon: when the first of them has,
+  /// the others are let run before the loop goes on, so that it writes once for all of them. On the loop.
   void expect(uint32_t threads) { expected_ += threads; }
   /// Ends every session, link and endpoint of this loop; sessions that are made later refuse everything. On
   /// the loop.
@@ -73,6 +74,15 @@ public:
   /// After `stop`: the loop has no thread, and whoever brings it something (mail for its actors, a task) runs
   /// it before going on, one thread at a time. So nobody waits in vain, and what is left behind is answered.
   void retire();
+
+  /// Says who held this loop for how long, when that was longer than `after`. Before `start`.
+  using slow_report = std::function<void(std::string_view who, net::duration)>;
+  void report_slow(net::duration after, slow_report f) {
+    slow_after_ = after;
+    slow_report_ = std::move(f);
+  }
+  net::duration slow_after() const { return slow_after_; }
+  void say_slow(std::string_view who, net::duration took) const { slow_report_(who, took); }
 
   /// Keeps the books of this loop; its links and sessions call it directly.
   credit_manager& credit() { return *credit_; }
@@ -127,6 +137,8 @@ private:
   uint32_t run_handed_over(handed_over* last);
 
   caf::actor_system& system_;
+  net::duration slow_after_ = net::duration::max();
+  slow_report slow_report_;
   own_context own_;
   guest_context guest_;
   caf::actor credit_handle_;
@@ -141,7 +153,7 @@ private:
   std::atomic<bool> retired_{false};
   bool draining_ = false;
   std::function<void()> drained_; // to be told
-  uint32_t expected_ = 0; // threads that have not handed over anything since
+  uint32_t expected_ = 0;         // threads that have not handed over anything since
   alignas(64) std::atomic<handed_over*> handed_over_{nullptr}; // the last one first
 
   static constexpr size_t resumes_per_round = 4096; // then the sockets have their turn

@@ -40,7 +40,7 @@ struct ask {
   net::lane in_lane = net::lane::normal;
   std::shared_ptr<teller> from_teller; ///< of a one-way message that belongs to no stream; who takes charge
                                        ///< of the message takes it out
-  caf::strong_actor_ptr bounce_to; ///< the caller, while nobody has taken charge of the call
+  caf::strong_actor_ptr bounce_to;     ///< the caller, while nobody has taken charge of the call
 
   ask() = default;
   ask(ask&&) = default;

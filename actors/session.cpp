@@ -470,6 +470,13 @@ void session::on_arrival(net::event& e, const net::slab_ref& read_memory) {
   }
   if (target_.stream)
     tell_opened();
+  if (e.call != 0 && !port_->allowance->mailbox.enter()) {
+    account_->give_back(e.cost, 1);
+    auto why = port_->allowance->mailbox.refusal();
+    note(why);
+    link_->protocol().reply_failure(*protocol_, e.call, why);
+    return link_->touch();
+  }
   arrival a{e.message, e.deadline, e.cost, e.call, 0};
   auto* memory = e.memory ? &e.memory : &read_memory;
   if (loop_.credit().pinned_is_high() && !e.memory && e.message.bytes() < copied_below_bytes) {
@@ -677,8 +684,6 @@ void session::wake_producer() {
     tell_producer({outlet_event::type::credit, outlet_, 0, {}});
 }
 
-void session::tell_producer(outlet_event e) {
-  put(producer_, nullptr, std::move(e));
-}
+void session::tell_producer(outlet_event e) { put(producer_, nullptr, std::move(e)); }
 
 } // namespace weir::actors

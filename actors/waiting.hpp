@@ -17,6 +17,8 @@ public:
   };
 
   bool empty() const { return items_.empty(); }
+  auto begin() const { return items_.begin(); }
+  auto end() const { return items_.end(); }
   void push_back(item i) {
     deadline_ = std::min(deadline_, i.what.deadline);
     items_.push_back(std::move(i));

@@ -52,6 +52,7 @@ constexpr named names[] = {
     {errc::not_supported, "not_supported"},
     {errc::io_error, "io_error"},
     {errc::shutting_down, "shutting_down"},
+    {errc::slow_handler, "slow_handler"},
 };
 } // namespace
 

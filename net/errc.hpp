@@ -61,6 +61,7 @@ enum class errc : uint8_t {
   not_supported = 63,
   io_error = 64,
   shutting_down = 65,
+  slow_handler = 66, ///< a handler held its loop for longer than `slow-handler`; nothing has failed
 };
 
 /// The name of `e` as it stands above, or "errc 77" for a number that this version does not know.

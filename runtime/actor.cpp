@@ -38,7 +38,6 @@ uint64_t actor_core::open(const std::shared_ptr<session_guard>& via, uint64_t re
   return token_of(++c.generation, slot);
 }
 
-
 uint64_t actor_core::start_call(const ref_base& to, const call_options& o, message_out& m,
                                 uint64_t result_type) {
   auto via = to.guard();
@@ -229,6 +228,7 @@ void actor_core::finish(uint64_t token, open_call& c, actors::reply& r) {
     return;
   if (why.code != errc::none)
     return handler->on_failure(why);
+  handler_watch watch{*this};
   try {
     message_in in{r.in.view().words, r.in.view().count};
     handler->on_reply(in.body());
@@ -291,8 +291,10 @@ caf::behavior actor::make_behavior() {
 
 actor::resume_result actor::resume(caf_context* ctx, size_t max_throughput) {
   auto* before = std::exchange(detail::running, this);
+  core_->begin_turn();
   auto r = pinnable::resume(ctx, max_throughput);
   core_->flush();
+  core_->end_turn();
   if (getf(caf::abstract_actor::is_terminated_flag))
     core_->stop(); // also when an `on_exit` of the user's does not call ours
   detail::running = before;

@@ -60,6 +60,14 @@ public:
 
   void mark_dirty(uint64_t outlet) { dirty_.push_back(outlet); }
   void carry(const session_guard& to, actors::ask a);
+
+  // ---- who holds a loop for too long
+  void begin_turn();
+  void end_turn();
+  friend class handler_watch;
+  /// The name it is served under, when it has been at work as a service.
+  std::string served_as;
+
   bool on_loop_of(const actors::session& s) const { return loop_ && &s.home() == loop_; }
   caf::strong_actor_ptr self_ptr() const { return caf::strong_actor_ptr{self_.ctrl()}; }
   net::time_point now() const { return loop_ ? loop_->now() : std::chrono::steady_clock::now(); }
@@ -117,6 +125,30 @@ private:
   std::unordered_map<uint64_t, std::coroutine_handle<>> sleepers_;
   uint64_t last_sleeper_ = 0;
   size_t expected_bytes_ = 256;
+  net::time_point turn_began_{};
+  uint32_t handled_ = 0;      // handlers run in this turn
+  bool each_handler_ = false; // is timed, since a turn was slow
+};
+
+/// Times one handler of an actor on a loop once one of its turns was slow. Lives as long as the handler runs.
+class handler_watch {
+public:
+  explicit handler_watch(actor_core& of) : of_(of) {
+    ++of_.handled_;
+    if (of_.each_handler_)
+      began_ = std::chrono::steady_clock::now();
+  }
+  ~handler_watch() {
+    if (of_.each_handler_ && began_ != net::time_point{})
+      end();
+  }
+  handler_watch(const handler_watch&) = delete;
+  handler_watch& operator=(const handler_watch&) = delete;
+
+private:
+  void end();
+  actor_core& of_;
+  net::time_point began_{};
 };
 
 /// The type of an answer that says: a stream begins. It has no body.

@@ -43,6 +43,8 @@ const char* shape_of(settings::shape s) {
     return "BYTES";
   case settings::shape::level:
     return "LEVEL";
+  case settings::shape::when_full:
+    return "POLICY";
   case settings::shape::time:
     return "TIME";
   }

@@ -17,6 +17,7 @@
 #include "runtime/client_desk.hpp"
 #include "runtime/node_option_table.hpp"
 #include "runtime/probe.hpp"
+#include "runtime/values.hpp"
 
 namespace weir {
 
@@ -118,7 +119,8 @@ struct node::state {
         return l.get();
     return nullptr;
   }
-  std::shared_ptr<actors::held_allowance> allow(uint64_t bytes, uint64_t messages);
+  std::shared_ptr<actors::held_allowance> allow(uint64_t bytes, uint64_t messages, std::string name = {},
+                                                when_full w = when_full::wait, uint64_t mailbox_messages = 0);
 
   std::atomic<size_t> next_loop{0};   // for the next actor
   std::atomic<size_t> next_lookup{0}; // and for the next session, counted apart: who looks up a service and
@@ -141,6 +143,16 @@ node::node(caf::actor_system& sys, node_options o) : state_(std::make_unique<sta
                                                      net::budget_options{share, s.options.reserve_bytes},
                                                      s.options.outbound_bytes / s.options.io_threads));
     s.env->loops.push_back(s.loops.back());
+    if (s.options.slow_handler.count() > 0)
+      s.loops.back()->report_slow(s.options.slow_handler, [log = s.env->log, limit = s.options.slow_handler](
+                                                              std::string_view who, net::duration took) {
+        log->note(errc::slow_handler, 1, [&] {
+          return fmt::format(
+              "{} held its loop for {}, and with it all links there (slow-handler {})", who,
+              settings::show_duration(std::chrono::duration_cast<std::chrono::microseconds>(took)),
+              settings::show_duration(limit));
+        });
+      });
   }
   s.dispatcher = s.loops[0]->spawn<actors::dispatcher>();
   s.env->dispatcher = s.dispatcher;
@@ -224,7 +236,9 @@ result<void> node::connect(std::string_view text) {
 
 /// What a service may hold, paid for by one loop; nullptr when none can. A loop asks itself only: it must not
 /// wait for another.
-std::shared_ptr<actors::held_allowance> node::state::allow(uint64_t bytes, uint64_t messages) {
+std::shared_ptr<actors::held_allowance> node::state::allow(uint64_t bytes, uint64_t messages,
+                                                           std::string name, when_full w,
+                                                           uint64_t mailbox_messages) {
   auto* own = here();
   for (auto& l : loops) {
     if (own && own != l.get())
@@ -235,7 +249,8 @@ std::shared_ptr<actors::held_allowance> node::state::allow(uint64_t bytes, uint6
       return ok;
     });
     if (taken)
-      return {new actors::held_allowance(bytes, messages), allowance_end{l}};
+      return {new actors::held_allowance(bytes, messages, std::move(name), w, mailbox_messages),
+              allowance_end{l}};
   }
   return nullptr;
 }
@@ -252,6 +267,8 @@ result<void> node::serve_typed(std::string name, uint64_t type, bool stream, con
     return bad("a name has 1 to 255 bytes");
   if (name.starts_with("weir."))
     return bad("names that begin with 'weir.' are weir's own");
+  if (o.ration != 0 && (o.ration < 16 << 10 || o.ration > s.options.budget_bytes / s.options.io_threads / 2))
+    return bad(fmt::format("a ration of {} bytes is not within 16KiB and half a loop's budget", o.ration));
   auto* raw = caf::actor_cast<caf::abstract_actor*>(by);
   if (stream) {
     if (!dynamic_cast<sink_base*>(raw))
@@ -268,15 +285,18 @@ result<void> node::serve_typed(std::string name, uint64_t type, bool stream, con
       if (auto& why = started.get(); why.code != errc::none)
         return bad(why.text);
   }
-  auto allowance = s.allow(s.options.held_bytes, s.options.held_messages);
+  auto mailbox = o.mailbox_messages ? o.mailbox_messages : s.options.mailbox_messages;
+  auto policy = stream ? when_full::wait : o.when_full.value_or(s.options.when_full);
+  auto held_bytes = o.held_bytes ? o.held_bytes : s.options.held_bytes;
+  auto held_messages = o.held_messages ? o.held_messages : s.options.held_messages;
+  auto allowance = s.allow(held_bytes, held_messages, name, policy, mailbox);
   if (!allowance)
     return {
         errc::no_budget,
         fmt::format("cannot serve '{}': the budget has no {} bytes left for what it may hold (held-bytes)",
-                    name, s.options.held_bytes)};
-  auto mailbox = o.mailbox_messages ? o.mailbox_messages : s.options.mailbox_messages;
+                    name, held_bytes)};
   put(s.dispatcher, nullptr,
-      actors::serve_service{std::move(name), type, stream, by, mailbox, std::move(allowance), 0});
+      actors::serve_service{std::move(name), type, stream, by, mailbox, std::move(allowance), o.ration});
   return {};
 }
 

@@ -54,6 +54,7 @@ constexpr node_option table[] = {
     {"send-buffer-messages", &o::send_buffer_messages, shape::count, "the same in messages", 1, mib},
     {"mailbox-messages", &o::mailbox_messages, shape::count,
      "what may wait in a service's mailbox; 0: no limit beyond rations", 0, mib},
+    {"when-full", &o::when_full, shape::when_full, "what becomes of a call when that mailbox is full"},
     {"held-bytes", &o::held_bytes, shape::bytes, "what one service may hold", 4 * kib, tib,
      "1/32 of the loop's budget, at most 16MiB"},
     {"held-messages", &o::held_messages, shape::count, "the same in messages", 1, mib},
@@ -78,6 +79,8 @@ constexpr node_option table[] = {
      "longest first delay before dialling again; it doubles", ms, 10 * minute},
     {"reconnect-cap", &o::reconnect_cap, shape::time, "longest delay before dialling again", ms, hour},
 
+    {"slow-handler", &o::slow_handler, shape::time,
+     "a handler that holds its loop for longer is reported; 0: none is", 0, hour},
     {"log-level", &o::log_level, shape::level, "what goes to stderr"},
     {"log-period", &o::log_period, shape::time, "a reason is written at most once in so long", 100 * ms,
      hour},
@@ -94,6 +97,7 @@ std::string show_quantity(const node_option& row, uint64_t value) {
   case shape::uris:
   case shape::count:
   case shape::level:
+  case shape::when_full:
     break;
   }
   return fmt::to_string(value);
@@ -125,12 +129,19 @@ std::string complaint_about_uris(const node_option& row, const std::vector<std::
 }
 
 constexpr std::string_view level_names = "off, error, warning, info or debug";
+constexpr std::string_view when_full_names = "wait, reject or drop-oldest";
 
-result<log_level> parse_level(std::string_view text) {
-  for (auto l : {log_level::off, log_level::error, log_level::warning, log_level::info, log_level::debug})
-    if (text == to_string(l))
-      return l;
-  return {errc::bad_option, fmt::format("'{}' is none of {}", text, level_names)};
+template <class Word>
+result<Word> parse_word(std::string_view text, Word last, std::string_view names) {
+  for (size_t i = 0; i <= static_cast<size_t>(last); ++i)
+    if (auto w = static_cast<Word>(i); text == to_string(w))
+      return w;
+  return {errc::bad_option, fmt::format("'{}' is none of {}", text, names)};
+}
+
+template <class Word>
+std::string complaint_about_word(Word w, Word last, std::string_view names) {
+  return w > last ? fmt::format("none of {}", names) : std::string{};
 }
 
 result<uint64_t> parse_count(std::string_view text) {
@@ -166,7 +177,13 @@ struct setter {
     return assign(field, parse_duration(text));
   }
 
-  result<void> operator()(log_level node_options::*field) const { return assign(field, parse_level(text)); }
+  result<void> operator()(log_level node_options::*field) const {
+    return assign(field, parse_word(text, log_level::debug, level_names));
+  }
+
+  result<void> operator()(when_full node_options::*field) const {
+    return assign(field, parse_word(text, when_full::drop_oldest, when_full_names));
+  }
 
   template <class T>
   result<void> operator()(T node_options::*field) const {
@@ -201,6 +218,8 @@ std::string show_limits(const node_option& row) {
     return {};
   if (row.shape == shape::level)
     return std::string{level_names};
+  if (row.shape == shape::when_full)
+    return std::string{when_full_names};
   auto range = fmt::format("{} to {}", show_quantity(row, row.least), show_quantity(row, row.most));
   if (row.shape == shape::text)
     return range + " bytes";
@@ -223,6 +242,7 @@ std::string show(const node_options& options, const node_option& row) {
           [&](std::vector<std::string> node_options::*field) { return show_list(options.*field); },
           [&](std::chrono::nanoseconds node_options::*field) { return show_duration(options.*field); },
           [&](log_level node_options::*field) { return std::string{to_string(options.*field)}; },
+          [&](when_full node_options::*field) { return std::string{to_string(options.*field)}; },
           [&](auto field) { return show_quantity(row, options.*field); },
       },
       row.field);
@@ -241,7 +261,10 @@ std::string complaint_about(const node_options& options, const node_option& row)
                        : complaint_about_number(row, static_cast<uint64_t>((options.*field).count()));
           },
           [&](log_level node_options::*field) {
-            return options.*field > log_level::debug ? fmt::format("none of {}", level_names) : std::string{};
+            return complaint_about_word(options.*field, log_level::debug, level_names);
+          },
+          [&](when_full node_options::*field) {
+            return complaint_about_word(options.*field, when_full::drop_oldest, when_full_names);
           },
           [&](auto field) { return complaint_about_number(row, options.*field); },
       },

@@ -13,13 +13,14 @@
 
 namespace weir::settings {
 
-enum class shape : uint8_t { text, uris, count, bytes, time, level };
+enum class shape : uint8_t { text, uris, count, bytes, time, level, when_full };
 
 /// One row of the table that reading, checking, `--help` and `--dump-config` share.
 struct node_option {
   using field_pointer = std::variant<std::string node_options::*, std::vector<std::string> node_options::*,
                                      uint64_t node_options::*, uint32_t node_options::*,
-                                     std::chrono::nanoseconds node_options::*, log_level node_options::*>;
+                                     std::chrono::nanoseconds node_options::*, log_level node_options::*,
+                                     weir::when_full node_options::*>;
 
   std::string_view name; ///< without category
   field_pointer field;

@@ -47,7 +47,7 @@ private:
   void fill(snapshot::Snapshot::Builder to, const pending& p) const;
   void fill_services(snapshot::Snapshot::Builder to) const;
 
-  std::shared_ptr<const probed_node> of_; // until it ends
+  std::shared_ptr<const probed_node> of_;                // until it ends
   std::map<uint64_t, std::shared_ptr<pending>> pending_; // at most held_messages
   uint64_t last_ = 0;
 };

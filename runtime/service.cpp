@@ -190,6 +190,7 @@ failure service_core::handle(actors::arrived& m, size_t i, const answer_sink& to
   if (head.type != h.params_type)
     return refuse(errc::wrong_type, fmt::format("a body of type {:#x}, not {:#x}", head.type, h.params_type));
   call_frame frame{self_, m, i, in, to, expected_bytes_};
+  handler_watch watch{self_.core()};
   try {
     h.run(frame);
   } catch (...) {
@@ -211,17 +212,20 @@ failure service_core::handle(actors::arrived& m, size_t i, const answer_sink& to
 
 void service_core::run(actors::arrived& m) {
   actors::at_work work{m.allowance.get(), self_.core().now()};
+  if (m.allowance && self_.core().served_as.empty())
+    self_.core().served_as = m.allowance->name;
   answer_sink to{m.home, self_.current_sender()};
   actors::answers out;
   out.items.reserve(m.batch.size());
   for (size_t i = 0; i < m.batch.size(); ++i) {
+    auto has_place = m.batch[i].call == 0 || !m.allowance || m.allowance->mailbox.leave();
     if (m.batch[i].call != 0 && m.batch.from(i)->is_cancelled(m.batch[i].call)) {
       m.batch.release(i); // not run: nobody waits for it
       continue;
     }
     net::outgoing answer;
     bool answered = false;
-    auto why = handle(m, i, to, answer, answered);
+    auto why = has_place ? handle(m, i, to, answer, answered) : m.allowance->mailbox.refusal();
     if (auto call = m.batch[i].call; call != 0 && (answered || why.code != errc::none)) {
       m.batch.from(i)->hold();
       out.items.push_back({m.batch.from(i), call, std::move(answer), std::move(why)});

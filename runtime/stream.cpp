@@ -46,9 +46,7 @@ std::shared_ptr<session_guard> claim_session(const ref_base& to) {
   return session;
 }
 
-outlet_core::outlet_core(actor& self, const ref_base& to, lane l) {
-  enter(self, claim_session(to), l);
-}
+outlet_core::outlet_core(actor& self, const ref_base& to, lane l) { enter(self, claim_session(to), l); }
 
 outlet_core::outlet_core(actor& self, std::shared_ptr<session_guard> session, kept_message query) {
   enter(self, std::move(session), weir::lane::normal);
@@ -215,6 +213,7 @@ struct sink_base::parts {
   struct stream {
     detail::inlet_core core;
     actors::account* from = nullptr; // held until it ended, so its address is not used again
+    bool failed = false;             // on_message threw: no more of it is handled
   };
   std::unordered_map<uint64_t, stream> streams;
   ~parts() {
@@ -253,6 +252,8 @@ bool sink_base::handle_stream_event(void* event) {
 bool sink_base::handle_arrived(void* arrived) {
   auto& m = *static_cast<actors::arrived*>(arrived);
   actors::at_work work{m.allowance.get(), core().now()};
+  if (m.allowance && core().served_as.empty())
+    core().served_as = m.allowance->name;
   parts::stream* at = nullptr;
   for (size_t i = 0; i < m.batch.size(); ++i) {
     auto* from = m.batch.from(i);
@@ -260,19 +261,19 @@ bool sink_base::handle_arrived(void* arrived) {
       auto found = parts_->streams.find(reinterpret_cast<uintptr_t>(from));
       at = found == parts_->streams.end() ? nullptr : &found->second;
     }
-    if (at) {
+    if (at && !at->failed) {
       auto& c = at->core;
       c.batch = &m.batch;
       c.item = i;
       c.allowance = m.allowance;
       ++c.messages;
       auto& v = m.batch[i].message;
-      detail::message_in in{v.words, v.count};
+      detail::handler_watch watch{core()};
       try {
-        if (in.head().type == type())
-          message(c, in.body());
-      } catch (const kj::Exception&) { // foreign bytes that are not what they say: counted as consumed, the
-                                       // stream goes on
+        message(c, detail::message_in{v.words, v.count}.body());
+      } catch (...) { // foreign bytes that are not what they say, or the handler: a stream has no holes
+        at->failed = true;
+        c.abort(detail::failure_of_exception());
       }
       c.batch = nullptr;
     }

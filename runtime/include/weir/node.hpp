@@ -4,6 +4,7 @@
 // (forwarders), client.hpp (threads outside CAF), options.hpp.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,12 @@ struct serve_options {
   /// Most messages of all sessions together that may wait in the service's mailbox; 0: `mailbox-messages` of
   /// the node.
   uint64_t mailbox_messages = 0;
+  /// What becomes of a call when that mailbox is full; not set: `when-full` of the node. Sinks always wait.
+  std::optional<weir::when_full> when_full = {};
+  /// What the service may keep (`hold`, `request`, coroutines); 0: `held-bytes`, `held-messages` of the node.
+  uint64_t held_bytes = 0, held_messages = 0;
+  /// What the peer of each of its sessions may have under way; 0: `ration` of the node.
+  uint64_t ration = 0;
 };
 
 /// What a node does and owes at this moment. Bytes unless the name says otherwise.
@@ -91,8 +98,8 @@ public:
   /// Serves `T` under a name: an interface by a `service<T>`, or a struct by a `sink<T>`. Waits up to a
   /// second for the service to start; in an actor of this node it never waits, and one that cannot start is
   /// found out when it is called (service_down, no_such_service). Errors: bad_option (not a service of that
-  /// type, a method without a handler, make_handlers threw, a name longer than 255 bytes or one of weir's own, which
-  /// begin with `weir.`), no_budget (held-bytes), shutting_down. Any thread.
+  /// type, a method without a handler, make_handlers threw, a name longer than 255 bytes or one of weir's
+  /// own, which begin with `weir.`), no_budget (held-bytes), shutting_down. Any thread.
   template <class T>
   result<void> serve(std::string name, const caf::actor& by, const serve_options& o = {}) {
     return serve_typed(std::move(name), detail::type_id<T>(), is_stream<T>(), by, o);

@@ -7,6 +7,7 @@
 
 #include <weir/errc.hpp>
 #include <weir/log_level.hpp>
+#include <weir/when_full.hpp>
 
 namespace weir {
 
@@ -127,6 +128,10 @@ struct node_options {
   /// new one.
   uint64_t mailbox_messages = 0;
 
+  /// What becomes of a call when that mailbox is full: `wait`, `reject` or `drop-oldest`. A service may
+  /// override it.
+  weir::when_full when_full = weir::when_full::wait;
+
   /// Bytes that one service may keep by `hold()`, asynchronous handlers and coroutines. Above it a call is
   /// answered `overloaded`, not executed. Each service takes this from its share when it is served, so it
   /// also bounds how many there can be. 0: 1/32 of a share, at most 16 MiB. Range 4 KiB to 1 TiB, at most
@@ -176,6 +181,10 @@ struct node_options {
   duration reconnect_cap = std::chrono::seconds{5};
 
   // ---- for people
+
+  /// A handler on a loop (`node.spawn`) that runs for longer than this is counted and reported by name
+  /// (`slow_handler`): while it runs, all links of its loop wait. 0: none is. Range 0 to 1 h.
+  duration slow_handler = std::chrono::milliseconds{10};
 
   /// What the node writes to stderr: `off`, `error`, `warning`, `info` (links too) or `debug` (refused calls,
   /// too). Whatever the level, every reason is counted: `node_stats`, `weir probe`.

@@ -97,8 +97,8 @@ private:
 
 /// Where an actor streams messages of type T into: a session of its own, under credit. Owned by the actor it
 /// is made for and used on it only. When it goes (or its actor ends) without `close`, the stream is aborted,
-/// so that nobody takes a part for the whole. The outlet that a handler of `on_stream` is given streams back to
-/// the caller. Move-only.
+/// so that nobody takes a part for the whole. The outlet that a handler of `on_stream` is given streams back
+/// to the caller. Move-only.
 template <class T>
 class outlet {
 public:
@@ -198,6 +198,7 @@ class sink : public sink_base {
 public:
   using sink_base::sink_base;
   virtual void on_open(inlet<T> from) { static_cast<void>(from); }
+  /// One that throws aborts the stream with `handler_failed`, the sink lives on.
   virtual void on_message(inlet<T> from, typename T::Reader message) = 0;
   /// The producer has closed the stream and every message of it was handled.
   virtual void on_finished(inlet<T> from) { static_cast<void>(from); }
