@@ -50,6 +50,39 @@ protected:
   ref<Shop> to;
 };
 
+// ---- credit
+
+/// Keeps what comes on streams as it comes, with the charge in it.
+class hoarder final : public pinnable {
+public:
+  hoarder(caf::actor_config& cfg, std::vector<actors::arrivals>* kept) : pinnable(cfg), kept_(kept) {}
+  caf::behavior make_behavior() override {
+    return {[this](actors::arrived& a) { kept_->push_back(std::move(a.batch)); },
+            [](actors::stream_event&) {}};
+  }
+
+private:
+  std::vector<actors::arrivals>* kept_;
+};
+
+TEST_F(Endings, AMessageWhoseBytesComeBackALittleLaterThanItselfIsCounted) {
+  ration = {64 << 10, 1, 4};
+  std::vector<actors::arrivals> kept;
+  serve<Item>(server(), "shelf", spawn<hoarder>(server(), &kept));
+  auto items = lookup<Item>("shelf");
+  who = customer_at(client());
+  tell(who, [items](customer& c) { c.outlets.push_back(std::make_unique<outlet<Item>>(&c, items)); });
+  offer(0, 1);
+  ASSERT_EQ(kept.size(), 1u);
+  auto& in = (*server().loop->sessions.begin())->protocol()->in();
+  ASSERT_EQ(in.received().messages, 1u);
+  kept[0].from(0)->give_back(0, 1); // as a loop sees it that looks while another thread gives back
+  run();
+  EXPECT_EQ(in.consumed().messages, 1u);
+  tell(who, [](customer& c) { c.outlets.back()->abort({errc::cancelled, outcome::unknown, "seen enough"}); });
+  kept.clear();
+}
+
 // ---- calls
 
 TEST_F(Endings, WhatComesBackIsGrantedAtOnceWhileThePeerIsBlocked) {

@@ -365,6 +365,30 @@ TEST_F(Hostile, PromisedCreditIsNotSpentTwice) {
   EXPECT_EQ(p.host.inbound.charged(charge::session), 64u << 10) << "of session 3";
 }
 
+TEST_F(Hostile, AReclaimedLimitBelowWhatItsFragmentsHavePromised) {
+  p.hello();
+  auto& s = p.open(1);
+  p.open(3); // for the control
+  p.first_fragment(1, 40'000, 4096);
+  p.host.link.reclaim(s);
+  ASSERT_EQ(p.said().reclaims.size(), 1u);
+  say::control c;
+  c.reclaimeds.push_back({1, 1, {4096 + 128, 1}});
+  p.control(c);
+  expect_aborted(1, errc::bad_state);
+}
+
+TEST_F(Hostile, AWrongEndLeavesNothingCharged) {
+  two_sessions();
+  p.first_fragment(1, 8192, 4096);
+  p.fragment(1, 1024, last);
+  EXPECT_EQ(p.abort_of(1), errc::malformed_message);
+  say::control c;
+  c.closeds.push_back({1, 0, {4096 + 1024 + 128, 1}});
+  p.control(c);
+  EXPECT_EQ(p.host.inbound.charged(charge::session), 64u << 10) << "of session 3";
+}
+
 // ---- control
 
 TEST_F(Hostile, ControlThatIsNoMessage) {
@@ -634,6 +658,16 @@ TEST_F(HostileCallee, ANeedAboveEverything) {
   auto said = p.said();
   ASSERT_EQ(said.funds.size(), 1u);
   EXPECT_EQ(said.funds[0].bytes, 0u);
+}
+
+TEST_F(HostileCallee, ANeedOfACallThatIsGivenUpIsNotAnsweredAnyMore) {
+  say::control c;
+  c.needs.push_back({2, call, 100'000});
+  p.control(c);
+  p.host.link.cancel(*s, call, errc::cancelled); // before the funds could be said
+  auto said = p.said();
+  EXPECT_EQ(said.cancels.size(), 1u);
+  EXPECT_EQ(said.funds.size(), 0u);
 }
 
 TEST_F(HostileCallee, CancelledWithoutCancel) {

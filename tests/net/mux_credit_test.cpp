@@ -384,6 +384,29 @@ TEST(LargeReply, TheRoomOfACallMayBeSaidInAdvance) {
   EXPECT_EQ(p.client.inbound.charged(charge::reply_room), 0u);
 }
 
+// ---- the outbound ledger
+
+TEST(Outbound, WhatIsOnItsWayStaysChargedUntilItsLastByteWasWritten) {
+  auto sender = client_settings();
+  sender.link.fragment_bytes = 8192;
+  for (size_t n : {size_t{1000}, size_t{40'000}}) { // whole, in fragments
+    mux_pair p{sender};
+    p.connect();
+    auto& s = p.client.open("sink", true);
+    p.exchange();
+    p.client.post(s, bytes(n));
+    auto charged = p.client.outbound.bytes();
+    EXPECT_GT(charged, n);
+    p.to_server.capacity = 500;
+    p.write(p.client, p.to_server);
+    EXPECT_EQ(s.queued_messages(), 0u) << "it was handed over";
+    EXPECT_EQ(p.client.outbound.bytes(), charged);
+    p.to_server.capacity = SIZE_MAX;
+    p.write(p.client, p.to_server);
+    EXPECT_EQ(p.client.outbound.bytes(), 0u);
+  }
+}
+
 // ---- the budget
 
 TEST(Credit, ACallThatCannotPayForItsAnswerIsRefused) {
