@@ -47,7 +47,7 @@ void endpoint::on_exit() {
   link_ = nullptr;
 }
 
-void endpoint::attach(session& s) {
+void endpoint::take_in(session& s) {
   if (stopped_ || loop_.stopping())
     return s.fail({errc::shutting_down, outcome::not_executed, "the node stops"});
   used_ = loop_.now();

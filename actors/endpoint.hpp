@@ -22,7 +22,8 @@ public:
   void on_exit() override;
 
   // ---- on the loop
-  void attach(session& s);
+  /// Gives `s` the link, or the reason why there is none, as soon as it knows.
+  void take_in(session& s);
   /// Dials now and for ever, also without sessions.
   void keep();
   /// Dials no more; who waits is told that the node stops.

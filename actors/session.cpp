@@ -75,7 +75,7 @@ caf::behavior session::make_behavior() {
             carry(std::move(a), current_sender());
           },
           [this](const cancel_call& c) { give_up(c.token, current_sender()); },
-          [this](answers& a) { link::answer_all(a); },
+          [](answers& a) { link::answer_all(a); },
           [this](found_service& f) { on_found(f); },
           [this](const close_session&) { close(); },
           [this](const abort_session& a) { abort(a.why); },
@@ -190,7 +190,7 @@ failure session::serve_rows() {
 void session::next_peer(failure why) {
   if (next_peer_ == target_.peers.size())
     return on_ended(why, 0);
-  endpoint_to(loop_, env_, target_.peers[next_peer_++]).attach(*this);
+  endpoint_to(loop_, env_, target_.peers[next_peer_++]).take_in(*this);
 }
 
 void session::bind(link* l) {
