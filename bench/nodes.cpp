@@ -53,7 +53,7 @@ result<config::action> load(config& to, std::vector<std::string> words) {
 }
 
 std::unique_ptr<config> load(const weir_setup& setup) {
-  init_caf_types<caf::id_block::weir_bench>();
+  init_types<caf::id_block::weir_bench>();
   auto made = std::make_unique<config>();
   if (auto done = load(*made, node_words(setup)); !done)
     throw bench_error(done.error().text);

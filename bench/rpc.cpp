@@ -144,7 +144,9 @@ private:
 
   void failed(const failure& why) {
     run_.failed(to_string(why));
-    delayed_send(this, pause_after_failure, more_work{}); // open until then: a lost link is no reason to spin
+    // Open until then: a lost link is no reason to spin.
+    put_at(system(), std::chrono::steady_clock::now() + pause_after_failure,
+           caf::actor_cast<caf::strong_actor_ptr>(this), more_work{});
   }
 
   void next() {
@@ -179,7 +181,7 @@ void keep_schedule(caller_run& run, const std::vector<caf::actor>& callers) {
     if (auto now = clock::now(); due > now)
       std::this_thread::sleep_for(std::min<clock::duration>(due - now, 10ms));
     else
-      caf::anon_send(callers[n++ % callers.size()], begin_work{});
+      put(callers[n++ % callers.size()], nullptr, begin_work{});
   }
 }
 
@@ -209,11 +211,11 @@ void run_client(client_node& node, const std::string& address, const rpc_shape& 
     keep_schedule(run, callers);
   } else {
     for (const auto& one : callers)
-      caf::anon_send(one, begin_work{});
+      put(one, nullptr, begin_work{});
     wait_for(state, phase::over);
   }
   for (const auto& one : callers)
-    caf::anon_send(one, end_work{});
+    put(one, nullptr, end_work{});
   run.ended.get_future().wait();
 }
 

@@ -57,7 +57,7 @@ protected:
       fates_->stopped = true;
       time_is_over();
     } else if (send_some()) {
-      send(this, more_work{});
+      put(caf::actor_cast<caf::actor>(this), nullptr, more_work{});
     }
   }
 
@@ -202,9 +202,9 @@ void client(client_node& node, const std::string& address, const slow_shape& sha
   auto actor = start_producer(node, address, shape, state, f);
   ++state.ready;
   wait_for(state, phase::measure);
-  caf::anon_send(actor, begin_work{});
+  put(actor, nullptr, begin_work{});
   wait_for(state, phase::over);
-  caf::anon_send(actor, more_work{}); // it may be waiting for credit
+  put(actor, nullptr, more_work{}); // it may be waiting for credit
   auto until = clock::now() + seconds(queued_messages_max / shape.rate) + patience;
   std::uint64_t done = 0;
   auto known = [&] {
@@ -226,7 +226,7 @@ void client(client_node& node, const std::string& address, const slow_shape& sha
   if ((shape.by == "offer" && f->consumed != done) || (shape.by == "call" && f->answered != done))
     throw bench_error(
         fmt::format("the service handled {} messages, {} were confirmed", done, f->consumed + f->answered));
-  caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  send_exit(caf::actor_cast<caf::strong_actor_ptr>(actor), caf::exit_reason::user_shutdown);
   state.offered = f->offered.load();
   state.handled = done;
   state.undelivered = f->undelivered.load();

@@ -8,6 +8,7 @@
 #include <caf/sec.hpp>
 #include <fmt/format.h>
 
+#include <weir/actor.hpp>
 #include <weir/config.hpp>
 
 #include "runtime/config_state.hpp"
@@ -103,6 +104,7 @@ std::string show_bool(bool value) { return value ? "true" : "false"; }
 } // namespace
 
 config::config() : state_(std::make_unique<state>()) {
+  init_types<>(); // CAF 1.x reads no option without
   for (const auto& row : settings::node_option_table())
     state_->options.push_back(weir_option(state_->node, row));
 }

@@ -58,7 +58,7 @@ int serve_until_stopped(node_config& cfg, placement where) {
 } // namespace
 
 int node_main(int argc, char** argv) {
-  init_caf_types<>();
+  init_types<>();
   node_config cfg;
   std::vector<const char*> words(argv, argv + argc);
   words.at(0) = "weir node"; // as `--help` shows it
