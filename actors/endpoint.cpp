@@ -193,22 +193,31 @@ caf::behavior acceptor::make_behavior() {
   return {[this](const close_session&) { quit(caf::exit_reason::normal); }};
 }
 
+result<std::unique_ptr<net::listener>>
+listen_on_socket(net::loop& l, const net::uri& at,
+                 const std::function<void(environment::stream_maker)>& accepted) {
+  auto address = std::make_shared<net::uri>(at);
+  auto r = net::listen(l, at, [accepted, address](int descriptor) {
+    accepted([descriptor, address](net::loop& target) { return net::adopt(target, descriptor, *address); });
+  });
+  if (r)
+    *address = (*r)->address();
+  return r;
+}
+
 result<net::uri> acceptor::listen(const net::uri& at) {
-  auto r = net::listen(loop_, at, [this](int descriptor) { accepted(descriptor); });
+  auto r = env_->listen(loop_, at, [this](environment::stream_maker make) { accepted(std::move(make)); });
   if (!r)
     return r.error();
   listener_ = std::move(*r);
-  address_ = listener_->address();
-  return address_;
+  return listener_->address();
 }
 
-void acceptor::accepted(int descriptor) {
+void acceptor::accepted(environment::stream_maker make) {
   auto& target = *env_->loops[next_loop_++ % env_->loops.size()];
   ++env_->count.links_accepted;
-  link::stream_maker adopt = [&target, descriptor, at = address_] {
-    return net::adopt(target, descriptor, at);
-  };
-  target.spawn<link>(std::ref(target), env_, std::move(adopt), net::side::accepted, link_owner{});
+  link::stream_maker make_here = [&target, make = std::move(make)] { return make(target); };
+  target.spawn<link>(std::ref(target), env_, std::move(make_here), net::side::accepted, link_owner{});
 }
 
 } // namespace weir::actors

@@ -79,12 +79,11 @@ public:
   result<net::uri> listen(const net::uri& at);
 
 private:
-  void accepted(int descriptor);
+  void accepted(environment::stream_maker make);
 
   loop& loop_;
   const environment_ptr env_;
   std::unique_ptr<net::listener> listener_;
-  net::uri address_;
   size_t next_loop_ = 0;
 };
 

@@ -14,8 +14,15 @@ namespace weir::actors {
 
 class loop;
 
+result<std::unique_ptr<net::listener>>
+listen_on_socket(net::loop& l, const net::uri& at,
+                 const std::function<void(std::function<std::unique_ptr<net::stream>(net::loop&)>)>& accepted);
+
 /// What all actors of one node share; made once by the node, constant afterwards.
 struct environment {
+  /// Makes the stream of a new connection, on the loop that it gets.
+  using stream_maker = std::function<std::unique_ptr<net::stream>(net::loop&)>;
+
   net::link_options link;
   net::ration_options ration;   ///< of every session that is accepted
   bool ration_infinite = false; ///< `inf`: as much as the budget has, a quarter of what is free to each
@@ -32,6 +39,10 @@ struct environment {
   /// How endpoints dial: `net::connect`, or a pipe of a test.
   std::function<std::unique_ptr<net::dial>(net::loop&, const net::uri&, net::duration, net::dial::on_result)>
       connect = net::connect;
+  /// How acceptors listen: on a socket, or in a network of a test.
+  std::function<result<std::unique_ptr<net::listener>>(net::loop&, const net::uri&,
+                                                       std::function<void(stream_maker)>)>
+      listen = listen_on_socket;
   caf::actor dispatcher;
   std::vector<std::shared_ptr<loop>> loops; ///< kept while anybody could still enqueue an actor of theirs
 

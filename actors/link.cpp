@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "actors/birth_order.hpp"
 #include "actors/credit_manager.hpp"
 #include "actors/endpoint.hpp"
 
@@ -401,7 +402,7 @@ void link::go_away(std::string why) {
 /// Sessions to services end when their open calls have: idle refs do not keep a link from draining. A stream
 /// is its producer's to end.
 void link::close_idle_sessions() {
-  for (auto& [s, handle] : sessions_)
+  for (auto* s : in_order_of_birth(sessions_))
     if (auto* p = s->protocol(); p && p->opened_here() && !p->is_stream() && s->to().rows == 0)
       s->close();
 }
@@ -517,7 +518,9 @@ void link::finish(const failure& why) {
   loop_.forget(*this);
   offered_.clear();
   while (!sessions_.empty())
-    sessions_.begin()->first->on_ended(why, 0);
+    for (auto* s : in_order_of_birth(sessions_))
+      if (sessions_.contains(s))
+        s->on_ended(why, 0);
   if (auto* o = std::exchange(owner_, nullptr))
     o->link_down(*this, why);
   leave_place();

@@ -4,6 +4,7 @@
 
 #include <sched.h>
 
+#include "actors/birth_order.hpp"
 #include "actors/credit_manager.hpp"
 #include "actors/endpoint.hpp"
 
@@ -87,9 +88,9 @@ void loop::drain(std::function<void()> done) {
   drained_ = std::move(done);
   for (auto& [uri, e] : std::unordered_map{endpoints}) // before the links: it would dial again
     static_cast<endpoint*>(caf::actor_cast<caf::abstract_actor*>(e))->drain();
-  for (auto& [l, handle] : std::unordered_map{links})
+  for (auto* l : in_order_of_birth(links)) // one that ends here lives until its mail has come
     l->go_away();
-  for (auto* s : std::unordered_set{sessions}) // one that ends here lives until its mail has come
+  for (auto* s : in_order_of_birth(sessions))
     s->drain();
 }
 
@@ -152,9 +153,13 @@ void loop::shut_down() {
   endpoints.clear();
   put(credit_handle_, nullptr, close_session{});
   while (!links.empty())
-    links.begin()->first->stop();
+    for (auto* l : in_order_of_birth(links))
+      if (links.contains(l))
+        l->stop();
   while (!sessions.empty())
-    (*sessions.begin())->on_ended({errc::shutting_down, outcome::unknown, "the node stops"}, 0);
+    for (auto* s : in_order_of_birth(sessions))
+      if (sessions.contains(s))
+        s->on_ended({errc::shutting_down, outcome::unknown, "the node stops"}, 0);
 }
 
 void loop::take_remote() {

@@ -74,6 +74,7 @@ public:
   /// After `stop`: the loop has no thread, and whoever brings it something (mail for its actors, a task) runs
   /// it before going on, one thread at a time. So nobody waits in vain, and what is left behind is answered.
   void retire();
+  bool retired() const { return retired_.load(); }
 
   /// Says who held this loop for how long, when that was longer than `after`. Before `start`.
   using slow_report = std::function<void(std::string_view who, net::duration)>;

@@ -69,6 +69,8 @@ time_point loop::fresh_now() {
   return now_;
 }
 
+time_point loop::waiting_clock() const { return options_.virtual_time ? now_ : steady_clock::now(); }
+
 void loop::forget(round_end& r) {
   std::erase(ending_, &r);
   std::replace(ended_.begin(), ended_.end(), &r, static_cast<round_end*>(nullptr));
@@ -168,6 +170,13 @@ void loop::run_until_idle() {
     }
     io_->context.restart();
   } while (run_round());
+}
+
+void loop::step() {
+  assert(options_.virtual_time);
+  io_->context.poll();
+  io_->context.restart();
+  run_round();
 }
 
 void loop::run_stopped() {

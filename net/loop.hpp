@@ -20,10 +20,23 @@ protected:
   ~round_end() = default;
 };
 
+/// Who moves the clock of loops on virtual time, for a thread that has to wait for one of them.
+class time_mover {
+public:
+  virtual ~time_mover() = default;
+  /// True: the calling thread is moving it already (it runs a handler, or what a test has planned) and must
+  /// not wait.
+  virtual bool moving() const = 0;
+  /// Does what is to be done next, at most until `t`. False: `t` has come, or nobody may wait.
+  virtual bool move_on(time_point t) = 0;
+};
+
 struct loop_options {
   std::chrono::microseconds spin{
       20}; ///< how long to poll before sleeping; 0: never. Costs no CPU per call, see bench/README.md
   bool virtual_time = false; ///< no thread: the test calls `run_until_idle` and `advance`
+  std::shared_ptr<time_mover> mover = {}; ///< virtual time: by whom threads wait
+  uint64_t seed = 0; ///< virtual time: of what is random on the loop
 };
 
 /// One thread, one Asio io_context. A round runs what is ready, then gives each socket that has something to
@@ -73,7 +86,25 @@ public:
   io& asio() { return *io_; }
 
   // ---- virtual time
+  bool is_virtual() const { return options_.virtual_time; }
+  /// The clock that measures waiting for this loop. Any thread; a virtual one: the test's.
+  time_point waiting_clock() const;
+  /// What a thread does in place of sleeping while it waits for a virtual loop. False: `until` has come.
+  bool move_on(time_point until) { return options_.mover && options_.mover->move_on(until); }
+  /// False: the calling thread runs this loop and would wait for itself.
+  bool may_wait() const {
+    return options_.virtual_time ? options_.mover && !options_.mover->moving() : !here();
+  }
+  /// Another one each time, the same ones in each run.
+  uint64_t draw_seed() { return options_.seed + ++seeds_drawn_; }
   void run_until_idle();
+  /// One round.
+  void step();
+  /// Nothing is to be done before `next_timer`.
+  bool idle() const { return !woken() && !has_ready() && ending_.empty() && next_timer() > now_; }
+  time_point next_timer() const;
+  /// The next rounds are at `t`.
+  void set_time(time_point t) { now_ = t; }
   /// Moves the clock, firing timers in order, and runs until idle after each.
   void advance(duration d);
 
@@ -98,7 +129,6 @@ private:
   bool spin();
   void sleep();
   bool woken() const { return remote_.load(std::memory_order_relaxed); }
-  time_point next_timer() const;
 
   loop_options options_;
   std::unique_ptr<io> io_;
@@ -110,6 +140,7 @@ private:
   timer_id last_timer_ = 0;
   duration spin_budget_;
   int rounds_without_spin_ = 0;
+  uint64_t seeds_drawn_ = 0;
   slab_pool_owner read_slabs_{false};
   slab_ref read_slab_;
   alignas(64) std::atomic<bool> remote_{false};

@@ -1,5 +1,3 @@
-#include <thread>
-
 #include <fmt/format.h>
 
 #include <weir/client.hpp>
@@ -14,13 +12,14 @@ namespace weir {
 namespace {
 
 using detail::waiting_call;
-using clock = std::chrono::steady_clock;
 
 /// How long after its deadline a thread waits for the loop to say whether the call had left.
 constexpr std::chrono::milliseconds verdict_wait{10};
 
-/// Its size is the guess for this thread's next message.
-thread_local size_t last_bytes = 256;
+constexpr size_t bytes_at_first = 256;
+/// Its size is the guess for this thread's next message; forgotten with each new client, so that what a test
+/// on virtual time sends does not depend on the tests before it.
+thread_local size_t last_bytes = bytes_at_first;
 
 failure because(errc code, std::string text) { return {code, outcome::not_executed, std::move(text)}; }
 const failure shut_down{errc::shutting_down, outcome::not_executed, "the node was stopped"};
@@ -50,7 +49,7 @@ void leave(waiting_call& c) {
 }
 
 /// True: it is done. False: `until` has passed.
-bool wait(waiting_call& c, clock::time_point until) {
+bool wait(waiting_call& c, net::time_point until) {
   auto& bell = c.at->bell_of(c.sleeper);
   auto bit = detail::desk::bit_of(c.sleeper);
   if (c.state.fetch_or(waiting_call::sleeping, std::memory_order_seq_cst) & waiting_call::done)
@@ -61,7 +60,7 @@ bool wait(waiting_call& c, clock::time_point until) {
       return true;
     if (!in_time)
       return false;
-    in_time = bell.sleep(seen, bit, until);
+    in_time = c.at->sleep(bell, seen, bit, until);
   }
 }
 
@@ -82,7 +81,7 @@ failure expire(const std::shared_ptr<waiting_call>& c, std::chrono::milliseconds
     return because(errc::deadline_exceeded,
                    fmt::format("it was still waiting for the loop after {} ms", timeout.count()));
   c->given_up = true;
-  if (!hand_over(c) || !wait(*c, clock::now() + verdict_wait))
+  if (!hand_over(c) || !wait(*c, c->at->home().waiting_clock() + verdict_wait))
     return {errc::deadline_exceeded, outcome::unknown,
             fmt::format("no answer within {} ms", timeout.count())};
   if (c->why.code == errc::cancelled)
@@ -106,7 +105,7 @@ detail::call_end read(waiting_call& c, uint64_t result_type) {
 }
 
 detail::call_end attempt(detail::client_core& core, const detail::ref_base& to, const call_options& o,
-                         net::outgoing message, std::chrono::milliseconds timeout, clock::time_point until,
+                         net::outgoing message, std::chrono::milliseconds timeout, net::time_point until,
                          uint64_t result_type) {
   auto guard = to.guard();
   auto& session = *guard->raw();
@@ -173,7 +172,9 @@ private:
 
 client::client(node& n)
     : core_(std::make_unique<detail::client_core>(
-          n.open_desks(), std::chrono::duration_cast<std::chrono::milliseconds>(n.options().call_timeout))) {}
+          n.open_desks(), std::chrono::duration_cast<std::chrono::milliseconds>(n.options().call_timeout))) {
+  last_bytes = bytes_at_first;
+}
 
 client::~client() = default;
 
@@ -184,18 +185,18 @@ failure client::refusal(const detail::ref_base& to) const { return core_->refusa
 detail::call_end client::call(const detail::ref_base& to, const call_options& o, detail::message_out& m,
                               uint64_t result_type) {
   auto timeout = o.timeout.count() > 0 ? o.timeout : core_->call_timeout();
-  auto until = clock::now() + timeout;
+  auto until = core_->now() + timeout;
   auto message = detail::finish_message(m, last_bytes);
   if (!o.idempotent)
     return attempt(*core_, to, o, std::move(message), timeout, until, result_type);
   net::backoff delays{{std::chrono::milliseconds{10}, std::chrono::seconds{1}}};
-  net::splitmix64 random{reinterpret_cast<uintptr_t>(&delays) ^ uint64_t(until.time_since_epoch().count())};
+  auto random = core_->random();
   for (;;) {
     auto end = attempt(*core_, to, o, net::copy_of(message), timeout, until, result_type);
     auto delay = delays.next(random);
-    if (!detail::may_pass(end.why.code) || end.why == shut_down || clock::now() + delay >= until)
+    if (!detail::may_pass(end.why.code) || end.why == shut_down || core_->now() + delay >= until)
       return end;
-    std::this_thread::sleep_for(delay);
+    core_->sleep_for(delay);
   }
 }
 

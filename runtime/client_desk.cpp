@@ -1,6 +1,7 @@
 #include "runtime/client_desk.hpp"
 
 #include <bit>
+#include <thread>
 
 namespace weir::detail {
 
@@ -148,7 +149,7 @@ client_core::~client_core() {
 
 failure client_core::refusal(const ref_base& to) const {
   for (auto* d : desks_)
-    if (d->home().here())
+    if (!d->home().may_wait())
       return {errc::not_supported, outcome::not_executed,
               "this thread runs a loop of the node, which weir::client would block: an actor has to use "
               "weir::actor::call and weir::outlet"};
@@ -162,6 +163,21 @@ desk* client_core::desk_of(const actors::session& s) const {
     if (&d->home() == &s.home())
       return d;
   return nullptr;
+}
+
+void client_core::sleep_for(net::duration d) const {
+  auto& home = desks_[0]->home();
+  if (!home.is_virtual())
+    return std::this_thread::sleep_for(d);
+  for (auto until = home.now() + d; home.move_on(until);) {
+  }
+}
+
+net::splitmix64 client_core::random() const {
+  auto& home = desks_[0]->home();
+  return net::splitmix64{home.is_virtual()
+                             ? home.draw_seed()
+                             : reinterpret_cast<uintptr_t>(&home) ^ uint64_t(now().time_since_epoch().count())};
 }
 
 uint64_t client_core::undelivered() const {

@@ -10,6 +10,7 @@
 #include "actors/loop.hpp"
 #include "actors/messages.hpp"
 #include "actors/session.hpp"
+#include "net/backoff.hpp"
 #include "runtime/bell.hpp"
 
 namespace weir::detail {
@@ -67,6 +68,10 @@ public:
   actors::loop& home() const { return loop_; }
   uint64_t undelivered() const { return undelivered_.load(std::memory_order_relaxed); }
   bell& bell_of(uint32_t sleeper) { return bells_[sleeper / sleepers_per_bell % bells_.size()]; }
+  /// `bell::sleep`; where the loop's time is virtual the thread moves it instead.
+  bool sleep(bell& b, uint32_t seen, uint32_t bits, net::time_point until) {
+    return loop_.is_virtual() ? loop_.move_on(until) : b.sleep(seen, bits, until);
+  }
   static uint32_t bit_of(uint32_t sleeper) { return uint32_t{1} << (sleeper % sleepers_per_bell); }
 
   // ---- on the loop
@@ -116,6 +121,10 @@ public:
   desk* desk_of(const actors::session& s) const;
   uint64_t undelivered() const;
   std::chrono::milliseconds call_timeout() const { return call_timeout_; }
+  /// By the clock of the node.
+  net::time_point now() const { return desks_[0]->home().waiting_clock(); }
+  void sleep_for(net::duration d) const;
+  net::splitmix64 random() const;
 
 private:
   std::vector<caf::actor> handles_;

@@ -10,7 +10,6 @@
 namespace weir::detail {
 
 namespace {
-using clock = std::chrono::steady_clock;
 constexpr uint32_t producer_bit = 1;
 const failure shut_down{errc::shutting_down, outcome::not_executed, "the node was stopped"};
 
@@ -33,12 +32,13 @@ public:
         run_(gate_, in_lane) {}
 
   // ---- the producer
+  net::time_point now() const { return at_.home().waiting_clock(); }
   void begin() {
     self_ = shared_from_this();
     call_loop();
   }
   /// Until there is ration and room, the stream is over or `until` has passed.
-  result<void> wait_for_room(clock::time_point until, std::chrono::milliseconds timeout) {
+  result<void> wait_for_room(net::time_point until, std::chrono::milliseconds timeout) {
     for (bool in_time = true;;) {
       auto seen = bell_.look();
       if (over_.load(std::memory_order_acquire))
@@ -52,7 +52,7 @@ public:
         return {};
       if (!in_time)
         return too_late(outcome::not_executed, "no credit", timeout);
-      in_time = bell_.sleep(seen, producer_bit, until);
+      in_time = at_.sleep(bell_, seen, producer_bit, until);
     }
   }
   void push(net::outgoing next) {
@@ -69,7 +69,7 @@ public:
     }
     call_loop();
   }
-  result<uint64_t> close(clock::time_point until, std::chrono::milliseconds timeout) {
+  result<uint64_t> close(net::time_point until, std::chrono::milliseconds timeout) {
     say(word::close, {});
     for (bool in_time = true;;) {
       auto seen = bell_.look();
@@ -79,7 +79,7 @@ public:
         return closed_here();
       if (!in_time)
         return too_late(outcome::unknown, "the end was not confirmed", timeout);
-      in_time = bell_.sleep(seen, producer_bit, until);
+      in_time = at_.sleep(bell_, seen, producer_bit, until);
     }
   }
   void abort(failure why) { say(word::abort, std::move(why)); }
@@ -216,7 +216,7 @@ result<void> blocking_outlet_core::wait_for_room(std::chrono::milliseconds timeo
     return refused_;
   if (timeout.count() <= 0)
     timeout = standard_timeout_;
-  return line_->wait_for_room(clock::now() + timeout, timeout);
+  return line_->wait_for_room(line_->now() + timeout, timeout);
 }
 
 result<void> blocking_outlet_core::push(message_out& m) {
@@ -229,7 +229,7 @@ result<uint64_t> blocking_outlet_core::close(std::chrono::milliseconds timeout) 
     return refused_;
   if (timeout.count() <= 0)
     timeout = standard_timeout_;
-  return line_->close(clock::now() + timeout, timeout);
+  return line_->close(line_->now() + timeout, timeout);
 }
 
 void blocking_outlet_core::abort(failure why) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <future>
 #include <mutex>
 #include <random>
@@ -15,6 +16,7 @@
 #include "actors/loop.hpp"
 #include "actors/session.hpp"
 #include "runtime/client_desk.hpp"
+#include "runtime/ground.hpp"
 #include "runtime/node_option_table.hpp"
 #include "runtime/probe.hpp"
 #include "runtime/values.hpp"
@@ -74,6 +76,16 @@ auto ask_loop(actors::loop& l, F f) {
   return done.get_future().get();
 }
 
+/// Waits for `f`, by the clock of `l`. False: `until` has come.
+bool wait_for(actors::loop& l, auto& f, net::time_point until) {
+  if (!l.is_virtual())
+    return f.wait_until(until) == std::future_status::ready;
+  while (f.wait_for(std::chrono::seconds{0}) != std::future_status::ready)
+    if (!l.move_on(until))
+      return false;
+  return true;
+}
+
 /// How long `serve` waits for a service to start, where it may wait.
 constexpr auto start_limit = std::chrono::seconds{1};
 
@@ -121,6 +133,10 @@ struct node::state {
   }
   std::shared_ptr<actors::held_allowance> allow(uint64_t bytes, uint64_t messages, std::string name = {},
                                                 when_full w = when_full::wait, uint64_t mailbox_messages = 0);
+  /// False: this thread runs one of the loops and would wait for itself.
+  bool may_wait() const {
+    return std::all_of(loops.begin(), loops.end(), [](auto& l) { return l->may_wait(); });
+  }
 
   std::atomic<size_t> next_loop{0};   // for the next actor
   std::atomic<size_t> next_lookup{0}; // and for the next session, counted apart: who looks up a service and
@@ -131,19 +147,27 @@ struct node::state {
 
 node::node(caf::actor_system& sys, const config& cfg) : node(sys, cfg.options()) {}
 
-node::node(caf::actor_system& sys, node_options o) : state_(std::make_unique<state>(sys, std::move(o))) {
+node::node(caf::actor_system& sys, node_options o) : node(sys, std::move(o), nullptr) {}
+
+node::node(caf::actor_system& sys, node_options o, detail::ground* g)
+    : state_(std::make_unique<state>(sys, std::move(o))) {
   auto& s = *state_;
   if (auto ok = validate(s.options); !ok)
     throw start_error{ok.error()};
   s.env = environment_of(s.options);
-  auto share = s.options.budget_bytes / s.options.io_threads;
-  auto spin = std::chrono::duration_cast<std::chrono::microseconds>(s.options.spin);
+  net::budget_options share{s.options.budget_bytes / s.options.io_threads, s.options.reserve_bytes};
+  net::loop_options on{std::chrono::duration_cast<std::chrono::microseconds>(s.options.spin), false};
+  if (g) {
+    on = g->loop;
+    s.env->link.node = g->id;
+    g->adjust(*s.env);
+    share = g->budget.value_or(share);
+  }
   for (uint32_t i = 0; i < s.options.io_threads; ++i) {
-    s.loops.push_back(std::make_shared<actors::loop>(sys, net::loop_options{spin, false},
-                                                     net::budget_options{share, s.options.reserve_bytes},
+    s.loops.push_back(std::make_shared<actors::loop>(sys, on, share,
                                                      s.options.outbound_bytes / s.options.io_threads));
     s.env->loops.push_back(s.loops.back());
-    if (s.options.slow_handler.count() > 0)
+    if (s.options.slow_handler.count() > 0 && !on.virtual_time)
       s.loops.back()->report_slow(s.options.slow_handler, [log = s.env->log, limit = s.options.slow_handler](
                                                               std::string_view who, net::duration took) {
         log->note(errc::slow_handler, 1, [&] {
@@ -153,6 +177,11 @@ node::node(caf::actor_system& sys, node_options o) : state_(std::make_unique<sta
               settings::show_duration(limit));
         });
       });
+  }
+  if (g) {
+    g->env = s.env;
+    g->loops = s.loops;
+    g->made();
   }
   s.dispatcher = s.loops[0]->spawn<actors::dispatcher>();
   s.env->dispatcher = s.dispatcher;
@@ -280,8 +309,9 @@ result<void> node::serve_typed(std::string name, uint64_t type, bool stream, con
     // A handler that is missing is an error now, not when it is called. Where it runs on this very thread, or
     // on one that we keep busy, there is nothing to wait for: a service that cannot start ends, and is then
     // served no more.
-    auto limit = s.here() ? std::chrono::seconds{0} : start_limit;
-    if (auto started = service->started(); started.wait_for(limit) == std::future_status::ready)
+    auto& clock = *s.loops[0];
+    auto limit = s.may_wait() ? start_limit : std::chrono::seconds{0};
+    if (auto started = service->started(); wait_for(clock, started, clock.waiting_clock() + limit))
       if (auto& why = started.get(); why.code != errc::none)
         return bad(why.text);
   }
@@ -414,9 +444,9 @@ void node::stop_spawned() {
     caf::actor_cast<caf::abstract_actor*>(a)->attach_functor([end] { end->set_value(); });
     send_exit(a, caf::exit_reason::user_shutdown);
   }
-  auto until = std::chrono::steady_clock::now() + s.options.drain_timeout;
+  auto until = s.loops[0]->waiting_clock() + s.options.drain_timeout;
   for (auto& e : ended)
-    e.wait_until(until);
+    wait_for(*s.loops[0], e, until);
 }
 
 /// Waits until all loops have nothing under way, or `drain-timeout`.
@@ -428,9 +458,9 @@ void node::drain() {
     drained.push_back(done->get_future());
     run_on(*l, [raw = l.get(), done] { raw->drain([done] { done->set_value(); }); });
   }
-  auto until = std::chrono::steady_clock::now() + s.options.drain_timeout;
+  auto until = s.loops[0]->waiting_clock() + s.options.drain_timeout;
   for (auto& d : drained)
-    d.wait_until(until);
+    wait_for(*s.loops[0], d, until);
 }
 
 void node::stop() {

@@ -27,6 +27,8 @@ public:
     else
       put(from_, nullptr, std::move(a));
   }
+  /// By the clock that the deadlines of its requests are of.
+  net::time_point now() const { return home_->waiting_clock(); }
 
 private:
   actors::loop* home_;
@@ -78,7 +80,7 @@ std::chrono::milliseconds call_context::time_left() const {
   using std::chrono::milliseconds;
   if (parts_->deadline == net::time_point::max())
     return milliseconds::max();
-  return std::chrono::duration_cast<milliseconds>(parts_->deadline - std::chrono::steady_clock::now());
+  return std::chrono::duration_cast<milliseconds>(parts_->deadline - parts_->sink.now());
 }
 
 failure failure_of_exception() {
@@ -179,7 +181,7 @@ failure service_core::handle(actors::arrived& m, size_t i, const answer_sink& to
   auto refuse = [](errc code, std::string text) {
     return failure{code, outcome::not_executed, std::move(text)};
   };
-  if (item.deadline <= self_.core().now())
+  if (item.deadline <= (self_.pinned_to() ? self_.core().now() : to.now()))
     return refuse(errc::deadline_exceeded, "expired before it was run");
   if (head.interface != self_.interface())
     return refuse(errc::wrong_interface, fmt::format("a call of interface {:#x} to a service of {:#x}",

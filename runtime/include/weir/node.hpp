@@ -1,7 +1,7 @@
 #pragma once
 // Start here: a node, what it serves, and how others are found. Then actor.hpp (calls), service.hpp,
 // task.hpp (handlers that wait), stream.hpp, rows.hpp (streams that a service sends back), relay.hpp
-// (forwarders), client.hpp (threads outside CAF), options.hpp.
+// (forwarders), client.hpp (threads outside CAF), options.hpp, testing.hpp (your own tests).
 
 #include <memory>
 #include <optional>
@@ -21,6 +21,10 @@
 namespace weir {
 
 class config;
+namespace detail {
+struct ground;
+struct node_on_ground;
+} // namespace detail
 
 struct serve_options {
   /// Most messages of all sessions together that may wait in the service's mailbox; 0: `mailbox-messages` of
@@ -133,6 +137,9 @@ public:
 
 private:
   friend class client;
+  friend struct detail::node_on_ground;
+  /// `g`: what it stands on in a test; nullptr: threads and sockets.
+  node(caf::actor_system& sys, node_options o, detail::ground* g);
   template <class T>
   static constexpr bool is_stream() {
     return capnp::kind<T>() == capnp::Kind::STRUCT;
