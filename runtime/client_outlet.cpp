@@ -47,7 +47,7 @@ public:
         return closed_here();
       if (has_room())
         return {};
-      gate_->want_credit(clock::now());
+      gate_->want_credit(std::chrono::steady_clock::now());
       if (has_room()) // it may have come in between
         return {};
       if (!in_time)
