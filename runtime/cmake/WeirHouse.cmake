@@ -11,9 +11,6 @@ set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-if(BUILD_SHARED_LIBS)
-  set(CMAKE_POSITION_INDEPENDENT_CODE ON) # the layers are OBJECT libraries
-endif()
 
 find_program(CCACHE ccache)
 mark_as_advanced(CCACHE)
@@ -47,6 +44,13 @@ target_link_libraries(weir_house INTERFACE
 
 add_custom_target(weir_generated) # everything that clang-tidy needs beside the sources
 
+# weir_any_library(TARGET): its objects can be part of a static and of a shared library, so that one build directory
+# makes either without compiling anything twice. Calls within a source stay as direct as they are without.
+function(weir_any_library target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${target} PRIVATE -fno-semantic-interposition)
+endfunction()
+
 # weir_schemas(TARGET FOLDER...): compiles FOLDER/*.capnp into an OBJECT library, included as "FOLDER/NAME.capnp.h".
 # Folders without schemas are fine: then there is no target, and weir_use_schemas skips it.
 function(weir_schemas target)
@@ -62,6 +66,7 @@ function(weir_schemas target)
   capnp_generate_cpp(sources headers ${schemas})
   add_library(${target} OBJECT ${sources} ${headers})
   target_compile_options(${target} PRIVATE -w)
+  weir_any_library(${target})
   target_include_directories(${target} SYSTEM PUBLIC "${WEIR_SCHEMA_DIR}")
   target_link_libraries(${target} PUBLIC CapnProto::capnp-rpc)
   add_dependencies(weir_generated ${target})
@@ -87,6 +92,7 @@ function(weir_layer name)
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${name}/*.cpp")
   if(sources)
     add_library(weir_${name} OBJECT ${sources})
+    weir_any_library(weir_${name})
     target_link_libraries(weir_${name} PRIVATE weir_house)
     weir_use_schemas(weir_${name} weir_schemas)
     list(APPEND WEIR_OBJECTS $<TARGET_OBJECTS:weir_${name}>)
