@@ -17,7 +17,8 @@ void init_own_types();
 }
 
 /// Must run once, before the first actor_system_config is made: CAF 1.x wants to know all message types by
-/// then (0.17 does not mind). `Blocks`: the id blocks of your own. `WEIR_MAIN` does it.
+/// then (0.17 does not mind). `Blocks`: the id blocks of your own. `WEIR_MAIN` does it; a `weir::config` does
+/// it for weir's own types.
 template <class... Blocks>
 void init_types() {
   detail::init_own_types();
