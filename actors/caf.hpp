@@ -112,8 +112,9 @@ inline void send_exit(const caf::strong_actor_ptr& to, caf::exit_reason reason) 
 }
 /// Also true of nobody.
 inline bool is_terminated(const caf::strong_actor_ptr& a) {
-  auto* actor = caf::actor_cast<caf::abstract_actor*>(a);
-  return !actor || actor->getf(caf::abstract_actor::is_terminated_flag);
+  if (!a)
+    return true;
+  return caf::actor_cast<caf::abstract_actor*>(a)->getf(caf::abstract_actor::is_terminated_flag);
 }
 
 /// What a message holds, as a handler of unmatched messages sees it.

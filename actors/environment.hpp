@@ -14,9 +14,9 @@ namespace weir::actors {
 
 class loop;
 
-result<std::unique_ptr<net::listener>>
-listen_on_socket(net::loop& l, const net::uri& at,
-                 const std::function<void(std::function<std::unique_ptr<net::stream>(net::loop&)>)>& accepted);
+result<std::unique_ptr<net::listener>> listen_on_socket(
+    net::loop& l, const net::uri& at,
+    const std::function<void(std::function<std::unique_ptr<net::stream>(net::loop&)>)>& accepted);
 
 /// What all actors of one node share; made once by the node, constant afterwards.
 struct environment {

@@ -34,9 +34,9 @@ public:
 struct loop_options {
   std::chrono::microseconds spin{
       20}; ///< how long to poll before sleeping; 0: never. Costs no CPU per call, see bench/README.md
-  bool virtual_time = false; ///< no thread: the test calls `run_until_idle` and `advance`
+  bool virtual_time = false;              ///< no thread: the test calls `run_until_idle` and `advance`
   std::shared_ptr<time_mover> mover = {}; ///< virtual time: by whom threads wait
-  uint64_t seed = 0; ///< virtual time: of what is random on the loop
+  uint64_t seed = 0;                      ///< virtual time: of what is random on the loop
 };
 
 /// One thread, one Asio io_context. A round runs what is ready, then gives each socket that has something to

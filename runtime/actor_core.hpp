@@ -17,7 +17,10 @@ namespace weir::detail {
 /// What an actor of a user keeps to talk through weir: open calls, outlets. Owner: that actor.
 class actor_core {
 public:
-  explicit actor_core(actor& self) : self_(self), loop_(actors::loop::of(self)), random_(loop_ && loop_->is_virtual() ? loop_->draw_seed() : self.id()) {}
+  explicit actor_core(actor& self)
+      : self_(self),
+        loop_(actors::loop::of(self)),
+        random_(loop_ && loop_->is_virtual() ? loop_->draw_seed() : self.id()) {}
   ~actor_core() { stop(); }
 
   uint64_t start_call(const ref_base& to, const call_options& o, message_out& m, uint64_t result_type);

@@ -175,9 +175,9 @@ void client_core::sleep_for(net::duration d) const {
 
 net::splitmix64 client_core::random() const {
   auto& home = desks_[0]->home();
-  return net::splitmix64{home.is_virtual()
-                             ? home.draw_seed()
-                             : reinterpret_cast<uintptr_t>(&home) ^ uint64_t(now().time_since_epoch().count())};
+  return net::splitmix64{home.is_virtual() ? home.draw_seed()
+                                           : reinterpret_cast<uintptr_t>(&home) ^
+                                                 uint64_t(now().time_since_epoch().count())};
 }
 
 uint64_t client_core::undelivered() const {

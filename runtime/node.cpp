@@ -164,8 +164,8 @@ node::node(caf::actor_system& sys, node_options o, detail::ground* g)
     share = g->budget.value_or(share);
   }
   for (uint32_t i = 0; i < s.options.io_threads; ++i) {
-    s.loops.push_back(std::make_shared<actors::loop>(sys, on, share,
-                                                     s.options.outbound_bytes / s.options.io_threads));
+    s.loops.push_back(
+        std::make_shared<actors::loop>(sys, on, share, s.options.outbound_bytes / s.options.io_threads));
     s.env->loops.push_back(s.loops.back());
     if (s.options.slow_handler.count() > 0 && !on.virtual_time)
       s.loops.back()->report_slow(s.options.slow_handler, [log = s.env->log, limit = s.options.slow_handler](

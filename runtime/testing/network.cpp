@@ -41,8 +41,10 @@ network::network(caf::actor_system& sys, network_options o)
     : system_(sys), world_(std::make_shared<detail::world>(std::move(o))) {}
 
 network::~network() {
-  while (!members_.empty())
-    remove_node(members_.back()->name);
+  while (!members_.empty()) {
+    members_.pop_back();
+    world_->settle(); // the others see their links end
+  }
   world_->end();
 }
 
@@ -85,7 +87,6 @@ void network::remove_node(const std::string& name) {
   auto i = std::find_if(members_.begin(), members_.end(), [&](auto& m) { return m->name == name; });
   if (i == members_.end())
     throw std::out_of_range{fmt::format("weir::testing: there is no node '{}'", name)};
-  (*i)->node->stop();
   members_.erase(i);
   run(); // the others see their links end
 }
@@ -102,19 +103,31 @@ node& network::operator[](const std::string& name) const { return *at(name).node
 // ---- time
 
 duration network::now() const { return world_->elapsed(); }
-void network::run() { world_->settle(); }
+void network::run() {
+  world_->settle();
+  check_rest();
+}
+
+void network::check_rest() const {
+  if (world_->restless())
+    throw std::runtime_error{
+        fmt::format("weir::testing: the network does not come to rest within rounds_max (seed {})", seed())};
+}
 
 void network::advance(duration d) {
   auto until = world_->now() + d;
   while (world_->move_on(until)) {
   }
+  check_rest();
 }
 
 bool network::run_until(const std::function<bool()>& done, duration limit) {
   auto until = world_->now() + limit;
   while (!done())
-    if (!world_->move_on(until))
+    if (!world_->move_on(until)) {
+      check_rest();
       return done();
+    }
   return true;
 }
 
@@ -161,7 +174,7 @@ paths& paths::resume() {
   return change([](auto& p) { p.stalled = false; });
 }
 paths& paths::capacity(size_t bytes) {
-  return change([bytes](auto& p) { p.capacity = std::max<size_t>(bytes, 1); });
+  return change([bytes](auto& p) { p.capacity = bytes; });
 }
 paths& paths::dials(dialling what) {
   return change([what](auto& p) { p.dials = what; });
@@ -175,7 +188,10 @@ paths& paths::cut() {
 uint64_t paths::dialled() const {
   return world_->between(from_, to_).dialled + (both_ ? world_->between(to_, from_).dialled : 0);
 }
-size_t paths::connections() const { return world_->wires(from_, to_).size(); }
+size_t paths::connections() const {
+  auto all = world_->wires(from_, to_);
+  return static_cast<size_t>(std::count_if(all.begin(), all.end(), [](auto& w) { return !w->over(); }));
+}
 size_t paths::bytes_under_way() const {
   size_t n = 0;
   for (auto& w : world_->wires(from_, to_))

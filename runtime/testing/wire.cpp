@@ -131,8 +131,10 @@ net::io_count wire::read(flow& f, std::byte* to, size_t n) {
     return {io::failed, 0, "the connection was cut"};
   if (readable_at(f) > world_->now())
     return {io::would_block, 0, {}};
-  if (f.pieces.empty())
+  if (f.pieces.empty()) {
+    f.end_seen = true;
     return {io::end, 0, {}};
+  }
   if (world_->chance.pieces)
     n = 1 + world_->draw(std::min(n, f.bytes) - 1);
   size_t done = 0;
@@ -172,10 +174,8 @@ net::time_point wire::arrival(flow& f) {
 }
 
 net::io_count wire::write(flow& f, const iovec* from, int count) {
-  auto& answers = opposite(f);
-  bool known = answers.closed && answers.last <= world_->now() && !answers.over->stalled;
-  if (cut_ || f.closed || (f.reader_gone && known))
-    return {io::failed, 0, cut_ ? "the connection was cut" : "the peer has closed the connection"};
+  if (cut_ || f.closed || opposite(f).end_seen)
+    return {io::failed, 0, cut_ ? "the connection was cut" : "the connection is closed"};
   if (!has_room(f))
     return {io::would_block, 0, {}};
   if (breaks(f))

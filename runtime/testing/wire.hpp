@@ -25,6 +25,7 @@ public:
     size_t bytes = 0;         ///< in them, not read yet
     net::time_point last;     ///< arrival of what was written last
     bool closed = false;      ///< by its writer; its reader knows at `last`
+    bool end_seen = false;    ///< it knows
     bool reader_gone = false; ///< what is still written goes nowhere
     bool planned = false;     ///< the world comes to look
     std::function<void()> reader, writer;

@@ -45,6 +45,8 @@ public:
   bool move_on(net::time_point t) override;
   /// Until nothing is to be done now.
   void settle();
+  /// That did not come within `rounds_max`; the time moves no more.
+  bool restless() const { return rounds_ > options_.rounds_max; }
   void plan(net::time_point t, std::function<void()> f) { planned_.emplace(t, std::move(f)); }
   /// Forgets what is planned and who listens.
   void end();
@@ -65,7 +67,7 @@ public:
                                      net::duration timeout, net::dial::on_result f);
   result<std::unique_ptr<net::listener>> listen(const std::string& node, const net::uri& at,
                                                 std::function<void(actors::environment::stream_maker)> f);
-  /// Those between two nodes, whoever dialled.
+  /// Those between two nodes, whoever dialled; also what has ended and has still somebody to tell.
   std::vector<std::shared_ptr<wire>> wires(const std::string& a, const std::string& b);
 
   bool traces() const { return static_cast<bool>(options_.trace); }

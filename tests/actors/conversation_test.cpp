@@ -206,7 +206,7 @@ TEST_F(Conversation, ALostLinkFailsWhatWasUnderWayAsUnknown) {
 }
 
 TEST_F(Conversation, AStoppedPeerIsAnErrorAtConnectTimeout) { // L1
-  dials = network::silent;
+  dials(dialling::silent);
   auto who = customer_at(client());
   ending e;
   auto to = lookup<Shop>("shop");
@@ -218,25 +218,25 @@ TEST_F(Conversation, AStoppedPeerIsAnErrorAtConnectTimeout) { // L1
 }
 
 TEST_F(Conversation, ARefusedConnectionFailsItsCallsAtOnce) {
-  dials = network::refuses;
+  dials(dialling::refused);
   auto who = customer_at(client());
   serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
   ending e, f;
   auto to = lookup<Shop>("shop");
   call_add(who, to, 1, 1, e);
   expect_failed(e, errc::connect_failed, outcome::not_executed);
-  EXPECT_EQ(dialled, 1u);
+  EXPECT_EQ(dialled(), 1u);
   auto again = lookup<Shop>("shop"); // the next dial has its delay
-  dials = network::connects;
+  dials(dialling::connects);
   call_add(who, again, 1, 1, f);
   EXPECT_FALSE(f.done());
-  EXPECT_EQ(dialled, 1u);
+  EXPECT_EQ(dialled(), 1u);
   advance(client().env->reconnect_base + 5ms);
   EXPECT_EQ(f.value, 2);
 }
 
 TEST_F(Conversation, AKeptConnectionIsTriedAgainWithJitterUntilConnectTimeout) {
-  dials = network::refuses;
+  dials(dialling::refused);
   auto who = customer_at(client());
   serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
   keep_connection();
@@ -245,12 +245,12 @@ TEST_F(Conversation, AKeptConnectionIsTriedAgainWithJitterUntilConnectTimeout) {
   call_add(who, to, 1, 1, e);
   advance(1s);
   EXPECT_FALSE(e.done());
-  EXPECT_GE(dialled, 3u);
+  EXPECT_GE(dialled(), 3u);
   advance(4100ms);
   expect_failed(e, errc::connect_failed, outcome::not_executed);
   auto again = lookup<Shop>("shop");
   call_add(who, again, 1, 1, f);
-  dials = network::connects;
+  dials(dialling::connects);
   advance(5s);
   EXPECT_EQ(f.value, 2);
 }
@@ -258,14 +258,14 @@ TEST_F(Conversation, AKeptConnectionIsTriedAgainWithJitterUntilConnectTimeout) {
 TEST_F(Conversation, AKeptConnectionComesBackAfterItsPeerWentAway) {
   keep_connection();
   run();
-  ASSERT_EQ(dialled, 1u);
+  ASSERT_EQ(dialled(), 1u);
   for (auto& [link, handle] : std::unordered_map{server().loop->links})
     link->go_away(); // as a node that restarts does; the next link finds the new one
   run();
   EXPECT_EQ(client().loop->links.size(), 0u);
-  EXPECT_EQ(dialled, 1u);
+  EXPECT_EQ(dialled(), 1u);
   advance(client().env->reconnect_base + 5ms);
-  EXPECT_EQ(dialled, 2u);
+  EXPECT_EQ(dialled(), 2u);
   EXPECT_EQ(client().loop->links.size(), 1u);
 }
 
@@ -299,12 +299,12 @@ TEST_F(Conversation, AnUnusedLinkThatIsKeptStays) {
   call_add(who, lookup<Shop>("shop"), 1, 1, e);
   advance(3 * client().env->idle_timeout);
   EXPECT_EQ(client().loop->links.size(), 1u);
-  EXPECT_EQ(dialled, 1u);
+  EXPECT_EQ(dialled(), 1u);
 }
 
 TEST_F(Conversation, AnAddressThatNobodyAnswersIsForgotten) {
   client().env->idle_timeout = 3s;
-  dials = network::refuses;
+  dials(dialling::refused);
   auto to = lookup<Shop>("shop");
   run();
   EXPECT_EQ(client().loop->endpoints.size(), 1u);
@@ -324,7 +324,7 @@ TEST_F(Conversation, ALinkAboveTheLimitIsToldSoAndItsPlaceIsFreeAgain) {
   ending f;
   call_add(who, second, 1, 1, f);
   expect_failed(f, errc::overloaded, outcome::not_executed);
-  EXPECT_THAT(f.why->text, testing::HasSubstr("links-max"));
+  EXPECT_THAT(f.why->text, ::testing::HasSubstr("links-max"));
   EXPECT_EQ(server().env->count.links_refused, 1u);
   first = {};
   cut();
@@ -591,7 +591,7 @@ TEST_F(Conversation, AStalledPeerStopsTheProducerAtTheRationAndNobodyElse) { // 
   goods.hold = true;
   tell(who, [&](customer& c) { c.outlets.push_back(std::make_unique<weir::outlet<Item>>(&c, to)); });
   auto& out = *raw(who).outlets.back();
-  pipe().set_stalled(pipe().ab, true); // nothing reaches the server
+  to_server().stall(); // nothing reaches the server
   uint64_t n = 0;
   tell(who, [&](customer&) {
     while (n < 100000 && out.offer([&](Item::Builder b) { b.initData(1000); }))
@@ -599,7 +599,7 @@ TEST_F(Conversation, AStalledPeerStopsTheProducerAtTheRationAndNobodyElse) { // 
   });
   EXPECT_LT(n, 70u);
   EXPECT_GT(n, 50u);
-  pipe().set_stalled(pipe().ab, false);
+  to_server().resume();
   run();
   EXPECT_EQ(goods.numbers.size(), n);
   ending f;

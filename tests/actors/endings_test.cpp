@@ -117,7 +117,7 @@ TEST_F(Endings, ACallBehindACancelledOneHasAnEndOfItsOwn) {
 TEST_F(Endings, ACallThatIsCancelledInItsServicesMailboxIsNotRun) {
   open_shop();
   auto runs = state.runs;
-  pipe().set_stalled(pipe().ab, true);
+  to_server().stall();
   ending e;
   uint64_t id = 0;
   tell(who, [&](customer& c) {
@@ -125,7 +125,7 @@ TEST_F(Endings, ACallThatIsCancelledInItsServicesMailboxIsNotRun) {
   });
   tell(who, [&](customer& c) { c.cancel(id); });
   expect_failed(e, errc::cancelled, outcome::unknown);
-  pipe().set_stalled(pipe().ab, false); // the request and its cancel are read together
+  to_server().resume(); // the request and its cancel are read together
   run();
   EXPECT_EQ(state.runs, runs);
 }
@@ -145,7 +145,7 @@ TEST_F(Endings, ARequestThatIsKeptKnowsThatItWasCancelled) {
 }
 
 TEST_F(Endings, ADeadlineHoldsWhileTheSessionIsNotOpen) {
-  dials = network::silent;
+  dials(dialling::silent);
   who = customer_at(client());
   to = lookup<Shop>("shop");
   ending timed, cancelled;
@@ -223,7 +223,7 @@ TEST_F(Endings, AnIdempotentCallIsMadeAgainWhenItsLinkIsLost) {
 }
 
 TEST_F(Endings, AnIdempotentCallIsTriedUntilItsDeadlineAndNotBeyond) {
-  dials = network::refuses;
+  dials(dialling::refused);
   who = customer_at(client());
   to = lookup<Shop>("shop");
   ending e;
@@ -279,15 +279,15 @@ TEST_F(Endings, AFailureOfTheHandlerIsNotTriedAgain) {
 
 TEST_F(Endings, OneWayMessagesThatAreLostWithTheirLinkAreTold) {
   open_shop();
-  pipe().ab.capacity = pipe().ab.bytes.size(); // nothing leaves any more
-  pipe().set_stalled(pipe().ab, true);
+  to_server().capacity(to_server().bytes_under_way()); // nothing leaves any more
+  to_server().stall();
   tell(who, [&](customer& c) {
     for (int i = 0; i < 100; ++i)
       EXPECT_TRUE(c.tell<later>(to, [](later::args a) { a.initData(10'000); }));
   });
-  EXPECT_THAT(raw(who).undelivered_seen, testing::IsEmpty());
+  EXPECT_THAT(raw(who).undelivered_seen, ::testing::IsEmpty());
   cut();
-  pipe().set_stalled(pipe().ab, false);
+  to_server().resume();
   run();
   uint64_t lost = 0;
   for (auto n : raw(who).undelivered_seen)
@@ -330,7 +330,7 @@ TEST_F(Endings, AnOutletThatIsAbortedBeforeItIsOpenLeavesNothingBehind) {
       if (n == 2)
         out.abort({errc::cancelled, outcome::not_executed, "not needed"});
     });
-  dials = network::silent;
+  dials(dialling::silent);
   cut();
   tell(who, [&](customer& c) {
     auto items = lookup<Item>("shelf");
@@ -358,7 +358,7 @@ TEST_F(Endings, ManySmallItemsPassWhateverTheLargestMessageIs) {
     open_stream(local);
     offer(0, 40, 1000);
     EXPECT_EQ(goods.numbers.size(), 40u) << (local ? "local" : "remote");
-    EXPECT_THAT(goods.ended, testing::IsEmpty());
+    EXPECT_THAT(goods.ended, ::testing::IsEmpty());
     tell(who, [](customer& c) { c.outlets.clear(); });
   }
 }

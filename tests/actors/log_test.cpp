@@ -7,7 +7,7 @@ namespace weir::actors {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::ElementsAre, testing::IsEmpty;
+using ::testing::ElementsAre, ::testing::IsEmpty;
 
 class Journal : public testing::Test {
 protected:

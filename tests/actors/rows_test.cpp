@@ -388,13 +388,13 @@ TEST_P(RowsAcrossALink, AreNoMatterOfTheRefThatTheyWereOpenedWith) {
   begin();
   keep_connection();
   cut();
-  dials = network::refuses; // so that both sessions wait for the link
+  dials(dialling::refused); // so that both sessions wait for the link
   {
     auto to = warehouse_ref();
     open_walk(to, s, 0, 10);
   }
   run(); // the ref's own session was given up, and must stay so when the link comes
-  dials = network::connects;
+  dials(dialling::connects);
   advance(5s);
   EXPECT_EQ(s.numbers.size(), 10u);
   expect_end(s, errc::none);
@@ -407,13 +407,13 @@ TEST_P(RowsAcrossALink, ThatAreNotOpenedInTimeEndAndAreNotRun) {
   {
     auto to = warehouse_ref();
     run();
-    pipe().set_stalled(pipe().ba, true); // the answer does not come
+    to_client().stall(); // the answer does not come
     open_scan(to, s, {.timeout = 200ms});
     advance(150ms);
     EXPECT_TRUE(s.ends.empty());
     advance(100ms);
     expect_end(s, errc::deadline_exceeded);
-    pipe().set_stalled(pipe().ba, false);
+    to_client().resume();
     advance(20ms);
     EXPECT_EQ(state.runs, 0u);
   }

@@ -302,7 +302,7 @@ TEST_F(Task, AProducerThatWaitsIsToldThatItsStreamIsLost) {
   auto who = spawn<customer>(client());
   auto to = lookup<Item>("shelf");
   run();
-  pipe().set_stalled(pipe().ab, true); // the ration is used up, and no more comes
+  to_server().stall(); // the ration is used up, and no more comes
   std::vector<std::string> log;
   auto produce = [](customer& c, ref<Item> shelf_ref, std::vector<std::string>& out) -> weir::task {
     weir::outlet<Item> items{&c, shelf_ref};

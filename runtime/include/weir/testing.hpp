@@ -24,6 +24,9 @@ struct network_options {
   uint64_t seed = 1;
   /// Gets one line for every dial, write, cut and end: what to print when a test fails, or to compare runs.
   std::function<void(const std::string& line)> trace = {};
+  /// Most rounds at one moment of the clock. More of them mean that something turns without end, such as two
+  /// actors that mail each other for ever.
+  uint64_t rounds_max = 1'000'000;
 };
 
 /// What the network does of its own accord, drawn from its seed. By default nothing.
@@ -62,7 +65,7 @@ public:
   /// Loses every connection, with what is under way on it. Either node may dial again.
   paths& cut();
   /// Bytes that may be under way on one direction of a connection before its writer has to wait. Begins with
-  /// 64 KiB. At least 1.
+  /// 64 KiB. 0: nothing goes in.
   paths& capacity(size_t bytes);
   paths& dials(dialling what);
 
@@ -128,7 +131,7 @@ public:
   /// Since the network was made.
   duration now() const;
   /// Until nothing is to be done at this moment. Throws std::runtime_error, with the seed, when that does not
-  /// come in 10 million rounds.
+  /// come in `rounds_max` rounds; so do `advance` and `run_until`. The network can then only be destroyed.
   void run();
   /// Lets `d` pass: everything that is due by then happens, each at its time.
   void advance(duration d);
@@ -158,6 +161,7 @@ public:
 private:
   friend struct detail::insides;
   struct member;
+  void check_rest() const;
   member& at(const std::string& name) const;
   node& add(const std::string& name, node_options o,
             const std::function<void(weir::detail::ground&)>& change);
