@@ -5,7 +5,6 @@
 namespace weir::actors {
 
 namespace {
-constexpr net::duration deadline_grain = std::chrono::milliseconds{10};
 const failure expired{errc::deadline_exceeded, outcome::unknown, "no answer within the deadline"};
 
 /// A message in one piece, as its reader wants it; more pieces are copied together.
@@ -96,6 +95,7 @@ bool local_conversation::deliver(ask& a, const caf::strong_actor_ptr& from) {
     }
     auto r = open_call(a, from);
     if (!r) {
+      port_.allowance->mailbox.leave(); // it does not wait there after all
       session_.note(r.error());
       session_.tell_failure(from, a, r.error());
       return true;

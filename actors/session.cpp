@@ -15,7 +15,6 @@ namespace weir::actors {
 namespace {
 constexpr uint64_t copied_below_bytes = 4 << 10; // from slabs that pin too much
 constexpr size_t small_slab_bytes = 16 << 10;
-constexpr net::duration deadline_grain = std::chrono::milliseconds{10};
 } // namespace
 
 void service_port::hand_over(loop& home, caf::strong_actor_ptr from) {
@@ -70,10 +69,7 @@ caf::behavior session::make_behavior() {
       if (stage_ == stage::unbound)
         look_up();
     });
-  return {[this](ask& a) {
-            a.bounce_to = nullptr;
-            carry(std::move(a), current_sender());
-          },
+  return {[this](ask& a) { carry(std::move(a), current_sender()); },
           [this](const cancel_call& c) { give_up(c.token, current_sender()); },
           [](answers& a) { link::answer_all(a); },
           [this](found_service& f) { on_found(f); },
@@ -232,6 +228,7 @@ void session::on_opened() {
 // ---- carrying
 
 void session::carry(ask a, const caf::strong_actor_ptr& from) {
+  a.bounce_to = nullptr; // from here on it is the session that answers
   switch (stage_) {
   case stage::remote:
     return carry_remote(a, from);
@@ -366,6 +363,7 @@ uint64_t session::note_teller(std::shared_ptr<teller> t) {
 }
 
 void session::tell_failure(const caf::strong_actor_ptr& to, ask& a, const failure& why) {
+  a.bounce_to = nullptr;
   if (a.token != 0)
     put(to, nullptr, reply{a.token, why});
   else

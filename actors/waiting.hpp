@@ -7,6 +7,9 @@
 
 namespace weir::actors {
 
+/// Deadlines of what waits are looked at so often.
+constexpr net::duration deadline_grain = std::chrono::milliseconds{10};
+
 /// Messages that wait in a session, for its opening or for credit, in order. What may wait was admitted by
 /// the session's gate (`send-buffer`), so it is bounded. Owner: the session or its local conversation.
 class waiting_list {

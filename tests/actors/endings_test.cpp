@@ -205,6 +205,45 @@ TEST_F(Endings, ALocalReplyThatTheBudgetCannotPayIsAFailure) {
   expect_failed(too_large, errc::message_too_large, outcome::done);
 }
 
+TEST_F(Endings, ACallThatCannotBeOpenedTakesNoPlaceInAMailbox) {
+  link_settings.calls_max = 1;
+  auto allowance = std::make_shared<actors::held_allowance>(1 << 20, 1024, "shop", when_full::reject, 2);
+  server().allowances.push_back(allowance);
+  put(server().env->dispatcher, nullptr,
+      actors::serve_service{"shop", detail::type_id<Shop>(), false, spawn<shop>(server(), &state), 2,
+                            allowance, 0});
+  run();
+  who = customer_at(server());
+  to = lookup_here<Shop>("shop");
+  ending kept;
+  call_later(who, to, 10, kept);
+  for (int i = 0; i < 5; ++i) {
+    ending beyond;
+    call_add(who, to, 1, 1, beyond);
+    expect_failed(beyond, errc::too_many_calls, outcome::not_executed);
+  }
+  EXPECT_EQ(allowance->mailbox.waiting(), 0u);
+  answer_first(1);
+}
+
+TEST_F(Endings, ARefusedCallIsAnsweredOnce) {
+  std::vector<failure> seen;
+  auto caller = spawn<recorder>(client(), &seen);
+  auto handle = lookup<Shop>("shop").handle();
+  client().loop->shut_down();
+  run();
+  auto late = client().loop->spawn<actors::session>(std::ref(*client().loop),
+                                                    actors::environment_ptr{client().env},
+                                                    actors::session::target{"shop", 1, false, true, {}, 0});
+  actors::ask a;
+  a.token = 7;
+  a.bounce_to = caf::actor_cast<caf::strong_actor_ptr>(caller);
+  put(late, a.bounce_to, std::move(a));
+  put(late, nullptr, actors::close_session{});
+  run();
+  EXPECT_EQ(seen.size(), 1u);
+}
+
 // ---- idempotent calls
 
 TEST_F(Endings, AnIdempotentCallIsMadeAgainWhenItsLinkIsLost) {
