@@ -61,11 +61,7 @@ void actor_core::send(const session_guard& via, actors::ask a) {
     return carry(via, std::move(a));
   net::message_builder::take_back(std::move(a.message));
   via.raw()->env().log->count(errc::overloaded);
-  put(self_ptr(), nullptr,
-      actors::reply{a.token,
-                    failure{errc::overloaded, outcome::not_executed,
-                            fmt::format("{} bytes in {} messages wait for the session already (send-buffer)",
-                                        gate.queued_bytes(), gate.queued_messages())}});
+  put(self_ptr(), nullptr, actors::reply{a.token, send_buffer_full(gate)});
 }
 
 bool actor_core::start_tell(const ref_base& to, message_out& m, lane l) {
@@ -179,8 +175,12 @@ void actor_core::close(uint64_t token, open_call& c) {
   free_.push_back(static_cast<uint32_t>((token & 0xffffffff) - 1));
 }
 
-namespace {
-/// Why a reply is not the results that are expected; none: it is.
+failure send_buffer_full(const actors::gate& g) {
+  return {errc::overloaded, outcome::not_executed,
+          fmt::format("{} bytes in {} messages wait for the session already (send-buffer)", g.queued_bytes(),
+                      g.queued_messages())};
+}
+
 failure fault_of(const message_in& in, const net::message_view& v, uint64_t type) {
   if (in.head().type == net::failure_type())
     return net::read_failure(v);
@@ -189,7 +189,6 @@ failure fault_of(const message_in& in, const net::message_view& v, uint64_t type
             fmt::format("the reply has type {:#x}, not {:#x}", in.head().type, type)};
   return {};
 }
-} // namespace
 
 void actor_core::fill(reply_waiter& w, actors::reply& r, uint64_t type) {
   if (!r.in)

@@ -163,6 +163,11 @@ actor* running_actor();
 /// What the exception that is being handled says to a caller.
 failure failure_of_exception();
 
+/// Why `g` has admitted nothing.
+failure send_buffer_full(const actors::gate& g);
+/// Why a reply is not the results of `type`; none: it is.
+failure fault_of(const message_in& in, const net::message_view& v, uint64_t type);
+
 /// Another attempt at a call that ended with `e` may do better.
 bool may_pass(errc e);
 

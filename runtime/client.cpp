@@ -94,13 +94,8 @@ detail::call_end read(waiting_call& c, uint64_t result_type) {
   if (!c.in)
     return {{}, std::move(c.why)};
   auto parts = std::make_unique<detail::kept_message::parts>(std::move(c.in));
-  auto type = parts->reader.head().type;
-  if (type == net::failure_type())
-    return {{}, net::read_failure(parts->owner.view())};
-  if (type != result_type)
-    return {{},
-            {errc::wrong_type, outcome::done,
-             fmt::format("the reply has type {:#x}, not {:#x}", type, result_type)}};
+  if (auto why = detail::fault_of(parts->reader, parts->owner.view(), result_type); why.code != errc::none)
+    return {{}, std::move(why)};
   return {detail::kept_message{std::move(parts)}, {}};
 }
 
@@ -121,10 +116,7 @@ detail::call_end attempt(detail::client_core& core, const detail::ref_base& to, 
   auto& gate = *session.entrance();
   if (!gate.admit(a.message.cost(), 1)) {
     net::message_builder::take_back(std::exchange(a.message, {}));
-    return {{},
-            because(errc::overloaded,
-                    fmt::format("{} bytes in {} messages wait for the session already (send-buffer)",
-                                gate.queued_bytes(), gate.queued_messages()))};
+    return {{}, detail::send_buffer_full(gate)};
   }
   c->at = at;
   c->session = std::move(guard);
@@ -215,10 +207,7 @@ result<void> client::tell(const detail::ref_base& to, detail::message_out& m, we
   bool over = gate.over();
   if (over || !gate.admit(a.message.cost(), 1)) {
     net::message_builder::take_back(std::move(a.message));
-    return over ? because(errc::session_closed, "the session is over")
-                : because(errc::overloaded,
-                          fmt::format("{} bytes in {} messages wait for the session already (send-buffer)",
-                                      gate.queued_bytes(), gate.queued_messages()));
+    return over ? because(errc::session_closed, "the session is over") : detail::send_buffer_full(gate);
   }
   auto* t = new told{*at, std::move(guard), std::move(a)};
   if (at->home().hand_over(*t))

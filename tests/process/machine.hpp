@@ -174,6 +174,14 @@ inline auto data_of(size_t bytes) {
   return [bytes](auto args) { args.initData(static_cast<unsigned>(bytes)); };
 }
 
+/// How often that was the reason.
+inline uint64_t times(const node_stats& s, errc code) {
+  for (auto& r : s.reasons)
+    if (r.code == code)
+      return r.times;
+  return 0;
+}
+
 /// What a sink has seen, for any thread.
 struct seen {
   std::atomic<uint64_t> messages{0}, bytes{0}, wrong{0}, finished{0}, ended{0}, lost{0};

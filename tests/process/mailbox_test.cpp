@@ -125,13 +125,6 @@ public:
   }
 };
 
-uint64_t times(const node_stats& s, errc code) {
-  for (auto& r : s.reasons)
-    if (r.code == code)
-      return r.times;
-  return 0;
-}
-
 TEST(SlowHandler, IsReportedWhenItHoldsALoopAndNotOnTheScheduler) {
   node_options o;
   o.slow_handler = 5ms;

@@ -29,13 +29,6 @@ void say_garbage(const std::string& uri) {
   close(fd);
 }
 
-uint64_t times(const node_stats& s, errc code) {
-  for (auto& r : s.reasons)
-    if (r.code == code)
-      return r.times;
-  return 0;
-}
-
 TEST(ReasonsOfANode, AreCountedForItsStats) {
   auto o = machine::listening();
   o.log_level = log_level::off;
