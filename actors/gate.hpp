@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "net/errc.hpp"
 #include "net/ration.hpp"
 
 namespace weir::actors {
@@ -47,6 +48,8 @@ public:
   /// 0 until the session is open. Any thread.
   uint32_t session_id() const { return session_id_.load(std::memory_order_acquire); }
   bool over() const { return over_.load(std::memory_order_acquire); }
+  /// What a message that comes too late is told: why the session has ended. Precondition: over().
+  const failure& why_over() const { return why_; }
   net::position limit() const {
     return {limit_bytes_.load(std::memory_order_acquire), limit_messages_.load(std::memory_order_acquire)};
   }
@@ -67,7 +70,15 @@ public:
     limit_messages_.store(limit.messages, std::memory_order_release);
     limit_bytes_.store(limit.bytes, std::memory_order_seq_cst);
   }
-  void end() { over_.store(true, std::memory_order_release); }
+  /// The first reason counts. Nothing that comes from now on is executed.
+  void end(const failure& why) {
+    if (over())
+      return;
+    why_ = {why.code, outcome::not_executed, why.text};
+    if (why.code == errc::none)
+      why_ = {errc::session_closed, outcome::not_executed, "the session is closed"};
+    over_.store(true, std::memory_order_release);
+  }
   bool wanted() const { return waiting_.load(std::memory_order_seq_cst); }
   bool take_wanted() { return waiting_.exchange(false, std::memory_order_seq_cst); }
 
@@ -78,6 +89,7 @@ private:
   std::atomic<uint64_t> limit_messages_{0};
   std::atomic<uint32_t> session_id_{0};
   std::atomic<bool> waiting_{false}, over_{false};
+  failure why_; // written once, before over_
   std::atomic<int64_t> since_{0};
 };
 

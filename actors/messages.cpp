@@ -10,7 +10,9 @@ void tell_lost(const std::shared_ptr<teller>& t, uint64_t messages) {
 ask::~ask() {
   if (bounce_to)
     put(bounce_to, nullptr,
-        reply{token, failure{errc::session_closed, outcome::not_executed, "the session is over"}});
+        reply{token, bounced_by && bounced_by->over()
+                         ? bounced_by->why_over()
+                         : failure{errc::session_closed, outcome::not_executed, "the session is over"}});
   if (from_teller)
     tell_lost(from_teller, message.count);
 }

@@ -41,6 +41,7 @@ struct ask {
   std::shared_ptr<teller> from_teller; ///< of a one-way message that belongs to no stream; who takes charge
                                        ///< of the message takes it out
   caf::strong_actor_ptr bounce_to;     ///< the caller, while nobody has taken charge of the call
+  std::shared_ptr<gate> bounced_by;    ///< knows why, when it bounces
 
   ask() = default;
   ask(ask&&) = default;

@@ -88,7 +88,7 @@ caf::behavior session::make_behavior() {
 caf::behavior session::refuse_all() {
   const failure why{errc::shutting_down, outcome::not_executed, "the node stops"};
   stage_ = stage::over;
-  gate_->end();
+  gate_->end(why);
   account_->orphan();
   fail_waiting(why);
   return {[this, why](ask& a) { refuse(current_sender(), a, why); },
@@ -243,7 +243,7 @@ void session::carry(ask a, const caf::strong_actor_ptr& from) {
     return tell_failure(from, a,
                         loop_.stopping()
                             ? failure{errc::shutting_down, outcome::not_executed, "the node stops"}
-                            : failure{errc::session_closed, outcome::not_executed, "the session is over"});
+                            : gate_->why_over());
   }
 }
 
@@ -297,7 +297,7 @@ void session::note(const failure& why) const {
 void session::abort(const failure& why) {
   if (stage_ != stage::remote)
     return finish(why, 0);
-  gate_->end();
+  gate_->end(why);
   link_->protocol().abort(*protocol_, why.code,
                           why.text); // its events say what was lost, then that it is over
   link_->touch();
@@ -540,7 +540,7 @@ void session::finish(const failure& why, uint64_t consumed) {
   if (link_ && port_)
     link_->flush_port(port_);
   stage_ = stage::over;
-  gate_->end();
+  gate_->end(why);
   auto told = why.code == errc::none
                   ? failure{errc::session_closed, outcome::not_executed, "the session is closed"}
                   : why;

@@ -19,8 +19,10 @@ net::outgoing finish_message(message_out& m, size_t& expected_bytes) {
 void actor_core::carry(const session_guard& to, actors::ask a) {
   if (on_loop_of(*to.raw()))
     return to.raw()->carry(std::move(a), self_ptr());
-  if (a.token != 0)
+  if (a.token != 0) {
     a.bounce_to = self_ptr();
+    a.bounced_by = to.raw()->entrance();
+  }
   put(to.handle(), self_ptr(), std::move(a));
 }
 

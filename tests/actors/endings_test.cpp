@@ -190,6 +190,32 @@ TEST_F(Endings, AMessageInTheMailboxOfASessionThatIsOverAnswersItself) {
   EXPECT_EQ(seen[0].what, outcome::not_executed);
 }
 
+TEST_F(Endings, ACallThatComesTooLateIsToldWhyItsSessionHasEnded) {
+  server();
+  std::vector<failure> seen;
+  auto caller = spawn<recorder>(client(), &seen);
+  auto ref = lookup<Shop>("nobody");
+  auto guard = ref.guard();
+  run();
+  for (bool mailed : {false, true}) {
+    actors::ask a;
+    a.token = 7;
+    if (mailed) {
+      a.bounce_to = caf::actor_cast<caf::strong_actor_ptr>(caller);
+      a.bounced_by = guard->raw()->entrance();
+      put(guard->handle(), nullptr, std::move(a)); // to an actor that has ended
+    } else {
+      guard->raw()->carry(std::move(a), caf::actor_cast<caf::strong_actor_ptr>(caller));
+    }
+  }
+  run();
+  ASSERT_EQ(seen.size(), 2u);
+  for (auto& why : seen) {
+    EXPECT_EQ(why.code, errc::no_such_service) << to_string(why);
+    EXPECT_EQ(why.what, outcome::not_executed);
+  }
+}
+
 TEST_F(Endings, ALocalReplyThatTheBudgetCannotPayIsAFailure) {
   budget_bytes = 8 << 20, reserve_bytes = 4 << 20;
   link_settings.message_bytes_max = 6 << 20;
