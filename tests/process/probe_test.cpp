@@ -114,9 +114,10 @@ TEST(Probe, ShowsAStreamWhoseMessagesAreUsedUp) {
 
 TEST(Probe, CountsReasonsAndSaysWhatTheNodeIs) {
   machine server{machine::listening()}, client;
-  auto why = client.call<echo>(client.node().lookup<Probe>("nobody", server.address()), data_of(1));
-  EXPECT_EQ(why.code, errc::no_such_service);
+  auto nobody = client.node().lookup<Probe>("nobody", server.address()); // opens a session at once
+  ASSERT_TRUE(eventually([&] { return server.node().stats().reasons.size() == 1; }));
   auto node = probe_of(server.address());
+  EXPECT_EQ(client.call<echo>(nobody, data_of(1)).code, errc::no_such_service);
   EXPECT_EQ(json::serialize(node.at("reasons")), R"([{"reason":"no_such_service","times":1}])");
   EXPECT_EQ(text(node.at("cluster")), "weir");
   EXPECT_EQ(text(node.at("addresses").at(0)), server.address());

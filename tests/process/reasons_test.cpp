@@ -41,11 +41,13 @@ TEST(ReasonsOfANode, AreCountedForItsStats) {
 
 TEST(ReasonsOfANode, ARefusedOpenIsCountedOnBothSides) {
   machine server{machine::listening()}, client;
-  auto why = client.call<echo>(client.node().lookup<Probe>("nobody", server.address()), data_of(1));
-  EXPECT_EQ(why.code, errc::no_such_service);
+  auto nobody = client.node().lookup<Probe>("nobody", server.address()); // opens a session at once
   EXPECT_TRUE(eventually([&] { return times(client.node().stats(), errc::no_such_service) > 0; }));
+  EXPECT_TRUE(eventually([&] { return times(server.node().stats(), errc::no_such_service) > 0; }));
   EXPECT_EQ(times(server.node().stats(), errc::no_such_service), 1u);
   EXPECT_EQ(server.node().stats().sessions_refused, 1u);
+  EXPECT_EQ(client.call<echo>(nobody, data_of(1)).code, errc::no_such_service); // and a call one more
+  EXPECT_EQ(server.node().stats().sessions_refused, 2u);
 }
 
 TEST(ReasonsOfANode, AreWrittenOncePerPeriodHoweverOftenTheyOccur) {
