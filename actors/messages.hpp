@@ -152,6 +152,21 @@ struct outlet_event {
   failure why;           ///< of `failed`
 };
 
+/// To a session: who produces on it, to get `outlet_event`s. One that dies in the mailbox of a session that
+/// is over tells the producer itself.
+struct produce {
+  uint64_t outlet = 0;
+  caf::strong_actor_ptr producer; ///< while the session has not taken it in
+  std::shared_ptr<gate> on;       ///< of the session; knows why it is over
+
+  produce(uint64_t o, caf::strong_actor_ptr p, std::shared_ptr<gate> g)
+      : outlet(o), producer(std::move(p)), on(std::move(g)) {}
+  produce() = default;
+  produce(produce&&) = default;
+  produce(const produce&) { std::abort(); }
+  ~produce();
+};
+
 /// To a sender of one-way messages: see what was lost.
 struct undelivered_note {
   std::shared_ptr<teller> about;
@@ -231,6 +246,7 @@ CAF_ADD_TYPE_ID(weir, (weir::actors::arrived))
 CAF_ADD_TYPE_ID(weir, (weir::actors::answers))
 CAF_ADD_TYPE_ID(weir, (weir::actors::stream_event))
 CAF_ADD_TYPE_ID(weir, (weir::actors::outlet_event))
+CAF_ADD_TYPE_ID(weir, (weir::actors::produce))
 CAF_ADD_TYPE_ID(weir, (weir::actors::undelivered_note))
 CAF_ADD_TYPE_ID(weir, (weir::actors::close_session))
 CAF_ADD_TYPE_ID(weir, (weir::actors::end_session))
@@ -253,6 +269,7 @@ WEIR_LOCAL_MESSAGE(weir::actors::arrived)
 WEIR_LOCAL_MESSAGE(weir::actors::answers)
 WEIR_LOCAL_MESSAGE(weir::actors::stream_event)
 WEIR_LOCAL_MESSAGE(weir::actors::outlet_event)
+WEIR_LOCAL_MESSAGE(weir::actors::produce)
 WEIR_LOCAL_MESSAGE(weir::actors::undelivered_note)
 WEIR_LOCAL_MESSAGE(weir::actors::close_session)
 WEIR_LOCAL_MESSAGE(weir::actors::end_session)

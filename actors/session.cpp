@@ -75,7 +75,7 @@ caf::behavior session::make_behavior() {
           [this](found_service& f) { on_found(f); },
           [this](const close_session&) { close(); },
           [this](const abort_session& a) { abort(a.why); },
-          [this](outlet_event& e) { set_producer(current_sender(), e.outlet), wake_producer(); },
+          [this](produce& p) { set_producer(std::exchange(p.producer, nullptr), p.outlet); },
           [this](end_session& e) {
             self_ = nullptr;
             quit(e.why.code == errc::none ? caf::error{caf::exit_reason::normal}
@@ -92,9 +92,7 @@ caf::behavior session::refuse_all() {
   account_->orphan();
   fail_waiting(why);
   return {[this, why](ask& a) { refuse(current_sender(), a, why); },
-          [this, why](outlet_event& e) {
-            put(current_sender(), nullptr, outlet_event{outlet_event::type::failed, e.outlet, 0, why});
-          },
+          [this](produce& p) { set_producer(std::exchange(p.producer, nullptr), p.outlet); },
           [this](const close_session&) { quit(caf::exit_reason::normal); },
           [this](const abort_session&) { quit(caf::exit_reason::normal); }};
 }
@@ -673,6 +671,15 @@ void session::settle_gate() {
   in_queue_bytes_ = bytes;
   in_queue_messages_ = messages;
   wake_producer();
+}
+
+void session::set_producer(caf::strong_actor_ptr producer, uint64_t outlet) {
+  producer_ = std::move(producer);
+  outlet_ = outlet;
+  if (stage_ != stage::over)
+    return wake_producer();
+  tell_producer({outlet_event::type::failed, outlet_, 0, gate_->why_over()});
+  producer_ = nullptr;
 }
 
 void session::wake_producer() {

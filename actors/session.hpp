@@ -80,11 +80,8 @@ public:
   void give_up(uint64_t token, const caf::strong_actor_ptr& from);
   /// Answers a request that arrived here.
   void answer_call(answer& a);
-  /// Says who produces on this session: it gets `outlet_event`s.
-  void set_producer(const caf::strong_actor_ptr& producer, uint64_t outlet) {
-    producer_ = producer;
-    outlet_ = outlet;
-  }
+  /// Says who produces on this session: it gets `outlet_event`s, also when the session is over.
+  void set_producer(caf::strong_actor_ptr producer, uint64_t outlet);
   /// The user is done: what is queued still leaves, then the session ends.
   void close();
   /// The user gives it up: what is queued is dropped, the other side is told why.

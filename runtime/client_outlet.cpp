@@ -163,13 +163,6 @@ private:
   void introduce(actors::session& s, std::shared_ptr<line> me) {
     auto id = at_.add_line(std::move(me));
     s.set_producer(at_.self_ptr(), id);
-    put(session_->handle(), at_.self_ptr(), // or it has opened already and says nothing
-        actors::outlet_event{actors::outlet_event::type::credit, id, 0, {}});
-    if (gate_->over())
-      on_event({actors::outlet_event::type::failed,
-                id,
-                0,
-                {errc::session_closed, outcome::not_executed, "the session is over"}});
   }
 
   desk& at_;

@@ -51,20 +51,13 @@ outlet_core::outlet_core(actor& self, const ref_base& to, lane l) { enter(self, 
 outlet_core::outlet_core(actor& self, std::shared_ptr<session_guard> session, kept_message query) {
   enter(self, std::move(session), weir::lane::normal);
   parts_->query = std::move(query);
-  if (parts_->gate->over()) // before we came, so nobody will tell us
-    put(self.core().self_ptr(), nullptr,
-        actors::outlet_event{actors::outlet_event::type::failed,
-                             parts_->id,
-                             0,
-                             {errc::cancelled, outcome::unknown, "the caller is gone"}});
 }
 
 void outlet_core::enter(actor& self, std::shared_ptr<session_guard> session, weir::lane l) {
   parts_ = std::make_unique<parts>(self, std::move(session), static_cast<net::lane>(l));
   parts_->id = self.core().add_outlet(*this);
   parts_->gate->want_credit(self.core().now()); // told when it is open
-  put(parts_->handle, self.core().self_ptr(),
-      actors::outlet_event{actors::outlet_event::type::credit, parts_->id, 0, {}});
+  put(parts_->handle, nullptr, actors::produce{parts_->id, self.core().self_ptr(), parts_->gate});
 }
 
 outlet_core::~outlet_core() {

@@ -167,7 +167,8 @@ class recorder final : public pinnable {
 public:
   recorder(caf::actor_config& cfg, std::vector<failure>* s) : pinnable(cfg), seen_(s) {}
   caf::behavior make_behavior() override {
-    return {[this](actors::reply& r) { seen_->push_back(r.why); }};
+    return {[this](actors::reply& r) { seen_->push_back(r.why); },
+            [this](actors::outlet_event& e) { seen_->push_back(e.why); }};
   }
 
 private:
@@ -208,6 +209,23 @@ TEST_F(Endings, ACallThatComesTooLateIsToldWhyItsSessionHasEnded) {
       guard->raw()->carry(std::move(a), caf::actor_cast<caf::strong_actor_ptr>(caller));
     }
   }
+  run();
+  ASSERT_EQ(seen.size(), 2u);
+  for (auto& why : seen) {
+    EXPECT_EQ(why.code, errc::no_such_service) << to_string(why);
+    EXPECT_EQ(why.what, outcome::not_executed);
+  }
+}
+
+TEST_F(Endings, AProducerThatComesTooLateIsToldWhyItsSessionHasEnded) {
+  server();
+  std::vector<failure> seen;
+  auto producer = caf::actor_cast<caf::strong_actor_ptr>(spawn<recorder>(client(), &seen));
+  auto ref = lookup<Item>("nobody");
+  auto guard = ref.guard();
+  run();
+  put(guard->handle(), nullptr, actors::produce{1, producer, guard->raw()->entrance()}); // it has ended
+  guard->raw()->set_producer(producer, 2);
   run();
   ASSERT_EQ(seen.size(), 2u);
   for (auto& why : seen) {
