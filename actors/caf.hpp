@@ -83,12 +83,17 @@ caf::mailbox_element_ptr make_element(caf::strong_actor_ptr sender, caf::message
 #endif
 }
 
-/// Sends without a context: a pinned actor knows its loop, any other must go to CAF's scheduler (given the
-/// loop of the sender, CAF would resume the receiver there). Any thread.
+/// What this thread sends with: on a loop's thread its guest context, else nothing.
+inline caf_context*& sending_context() {
+  thread_local caf_context* with = nullptr;
+  return with;
+}
+
+/// Sends. A pinned actor knows its loop, any other goes to CAF's scheduler. Any thread.
 template <class T>
 void put(const caf::strong_actor_ptr& to, caf::strong_actor_ptr from, T&& x) {
   if (to)
-    to->enqueue(make_element(std::move(from), caf::make_message_id(), std::forward<T>(x)), nullptr);
+    to->enqueue(make_element(std::move(from), caf::make_message_id(), std::forward<T>(x)), sending_context());
 }
 
 template <class T>
@@ -188,6 +193,35 @@ inline void to_scheduler(caf::actor_system& sys, caf::resumable* r) {
   sys.scheduler().enqueue(r);
 #endif
 }
+
+/// Several that go to CAF's scheduler as one, so that a worker is woken once and finds all of them.
+class bunch final : public caf::resumable, public caf::ref_counted {
+public:
+  explicit bunch(std::vector<caf::resumable*> all) : all_(std::move(all)) {}
+  ~bunch() override {
+    for (auto* r : all_)
+      drop_resumable(r);
+  }
+  resume_result resume(caf_context* worker, size_t) override {
+    for (auto* r : std::exchange(all_, {}))
+#if WEIR_CAF_1X
+      worker->delay(r);
+#else
+      worker->exec_later(r);
+#endif
+    return done;
+  }
+#if WEIR_CAF_1X
+  void ref_resumable() const noexcept final { ref(); }
+  void deref_resumable() const noexcept final { deref(); }
+#else
+  void intrusive_ptr_add_ref_impl() override { ref(); }
+  void intrusive_ptr_release_impl() override { deref(); }
+#endif
+
+private:
+  std::vector<caf::resumable*> all_;
+};
 
 // ---- actors
 

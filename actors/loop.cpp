@@ -19,7 +19,11 @@ class nothing_more final : public handed_over {
 
 loop::loop(caf::actor_system& sys, const net::loop_options& o, const net::budget_options& inbound,
            uint64_t outbound_bytes)
-    : net::loop(o), system_(sys), own_(sys, *this), guest_(sys), port_(std::make_shared<credit_port>(*this)) {
+    : net::loop(o),
+      system_(sys),
+      own_(sys, *this),
+      guest_(sys, *this),
+      port_(std::make_shared<credit_port>(*this)) {
   credit_handle_ = spawn<credit_manager>(std::ref(*this), inbound, outbound_bytes);
   credit_ = static_cast<credit_manager*>(caf::actor_cast<caf::abstract_actor*>(credit_handle_));
 }
@@ -31,6 +35,8 @@ loop::~loop() {
   for (auto* r : ready_)
     drop_resumable(r);
   for (auto* r : remote_)
+    drop_resumable(r);
+  for (auto* r : leaving_)
     drop_resumable(r);
 }
 
@@ -47,6 +53,23 @@ void loop::ready(caf::resumable* r) {
     remote_.push_back(r);
   }
   brought();
+}
+
+void loop::begin() { sending_context() = &guest_; }
+
+void loop::lead_out(caf::resumable* r) {
+  if (here())
+    leaving_.push_back(r);
+  else
+    to_scheduler(system_, r);
+}
+
+void loop::let_out() {
+  if (leaving_.size() == 1)
+    to_scheduler(system_, leaving_[0]);
+  else if (!leaving_.empty())
+    to_scheduler(system_, new bunch{leaving_});
+  leaving_.clear();
 }
 
 void loop::post(std::function<void()> f) {
@@ -178,6 +201,7 @@ void loop::take_remote() {
 }
 
 bool loop::run_ready() {
+  let_out(); // what the sockets brought does not wait for who runs here
   for (size_t n = 0; n < resumes_per_round && !ready_.empty(); ++n) {
     auto* r = ready_.front();
     ready_.pop_front();
@@ -186,6 +210,7 @@ bool loop::run_ready() {
   }
   ready_.insert(ready_.end(), busy_.begin(), busy_.end());
   busy_.clear();
+  let_out();
   if (drained_ && is_drained())
     std::exchange(drained_, nullptr)();
   return !ready_.empty();

@@ -105,7 +105,7 @@ public:
 private:
   /// Two faces: actors that are pinned here are enqueued with `own`; whatever else CAF would run on the
   /// context of an actor that runs here (because that actor sent to it or spawned it) goes to CAF's
-  /// scheduler.
+  /// scheduler, all of a round together.
   class own_context final : public context_base {
   public:
     own_context(caf::actor_system& sys, loop& l) : context_base(sys), home(l) {}
@@ -116,19 +116,22 @@ private:
   };
   class guest_context final : public context_base {
   public:
-    explicit guest_context(caf::actor_system& sys) : context_base(sys), system_(sys) {}
+    guest_context(caf::actor_system& sys, loop& l) : context_base(sys), home_(l) {}
 
   protected:
-    void ready(caf::resumable* r) override { to_scheduler(system_, r); }
+    void ready(caf::resumable* r) override { home_.lead_out(r); }
 
   private:
-    caf::actor_system& system_;
+    loop& home_;
   };
 
+  void begin() override;
   bool run_ready() override;
-  bool has_ready() const override { return !ready_.empty(); }
+  bool has_ready() const override { return !ready_.empty() || !leaving_.empty(); }
   void take_remote() override;
   void ready(caf::resumable* r);
+  void lead_out(caf::resumable* r);
+  void let_out();
   void brought();
   void serve_retired();
   void collect_credit();
@@ -149,6 +152,7 @@ private:
   std::deque<caf::resumable*> ready_;
   std::mutex mutex_;
   std::vector<caf::resumable*> remote_, arrived_, busy_;
+  std::vector<caf::resumable*> leaving_; // to CAF's scheduler, at the end of the round
   std::vector<std::function<void()>> tasks_;
   bool serving_ = false; // a thread runs the retired loop; under mutex_
   std::atomic<bool> retired_{false};

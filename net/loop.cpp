@@ -19,8 +19,6 @@ constexpr time_point virtual_start{std::chrono::hours{1}};
 constexpr duration longest_sleep = std::chrono::seconds{60};
 constexpr int short_sleep = 3;            // times `spin`
 constexpr int rounds_when_stopped = 1024; // an actor that never rests must not keep who brought it mail
-/// While other threads of this process have work for the loop they need the cores: it does not spin.
-constexpr int rounds_after_foreign = 64;
 } // namespace
 
 loop::loop(const loop_options& o)
@@ -58,7 +56,6 @@ void loop::wake() {
   remote_.store(true);
   if (here())
     return;
-  foreign_.store(true, std::memory_order_relaxed);
   if (asleep_.load() && asleep_.exchange(false)) // one wake-up for any number of arrivals
     asio::post(io_->context, [] {});
 }
@@ -96,6 +93,7 @@ slab_ref& loop::read_slab(size_t room) {
 time_point loop::next_timer() const { return timers_.empty() ? time_point::max() : timers_.begin()->first; }
 
 void loop::run() {
+  begin();
   auto guard = asio::make_work_guard(io_->context);
   while (!stopping_.load(std::memory_order_relaxed)) {
     if (run_round())
@@ -111,8 +109,6 @@ bool loop::run_round() {
     now_ = steady_clock::now();
   if (woken()) {
     remote_.store(false);
-    if (foreign_.exchange(false, std::memory_order_relaxed))
-      rounds_without_spin_ = rounds_after_foreign;
     take_remote();
   }
   fire_timers();
@@ -137,10 +133,6 @@ void loop::fire_timers() {
 /// been short: a sleep and its wake-up on both sides make a round trip about three times as long as it is
 /// when both spin. Yields, or it would take the core from the very thread it waits for.
 bool loop::spin() {
-  if (rounds_without_spin_ > 0) {
-    --rounds_without_spin_;
-    return false;
-  }
   if (spin_budget_ <= std::chrono::microseconds{1})
     return false;
   auto until = steady_clock::now() + spin_budget_;

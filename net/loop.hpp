@@ -111,6 +111,8 @@ public:
   static constexpr size_t read_slab_bytes = 256 << 10;
 
 protected:
+  /// On the thread of the loop, before its first round.
+  virtual void begin() {}
   /// Runs a bounded number of ready tasks. True: there are more.
   virtual bool run_ready() = 0;
   /// Whether `run_ready` has something to do: what the end of a round made ready must not wait for the next
@@ -139,12 +141,11 @@ private:
   std::multimap<time_point, std::pair<timer_id, std::function<void()>>> timers_;
   timer_id last_timer_ = 0;
   duration spin_budget_;
-  int rounds_without_spin_ = 0;
   uint64_t seeds_drawn_ = 0;
   slab_pool_owner read_slabs_{false};
   slab_ref read_slab_;
   alignas(64) std::atomic<bool> remote_{false};
-  std::atomic<bool> asleep_{false}, stopping_{false}, foreign_{false};
+  std::atomic<bool> asleep_{false}, stopping_{false};
 };
 
 } // namespace weir::net

@@ -27,6 +27,21 @@ TEST(Loops, LookupsSpreadOverThemAndMeetTheActorsThatUseThem) {
   EXPECT_EQ(homes.size(), o.io_threads);
 }
 
+TEST(Loops, WhatARoundBringsToActorsOfTheSchedulerReachesEachOfThem) {
+  machine m;
+  std::vector<caf::actor> all;
+  for (int i = 0; i < 100; ++i)
+    all.push_back(m.system().spawn<hand>());
+  for (size_t at_once : {1u, 2u, 100u}) {
+    std::atomic<size_t> ran{0};
+    m.tell([&](hand&) {
+      for (size_t i = 0; i < at_once; ++i)
+        put(all[i], nullptr, task{[&](hand&) { ++ran; }});
+    });
+    EXPECT_TRUE(eventually([&] { return ran == at_once; })) << ran << " of " << at_once;
+  }
+}
+
 TEST(Loops, LocalSessionsBorrowWhatOtherLoopsHaveFree) {
   auto one = [](uint32_t loops) {
     node_options o;
