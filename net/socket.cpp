@@ -113,7 +113,7 @@ public:
       loop_.cancel(pause_);
     error_code ignored;
     acceptor_.close(ignored);
-    if (uri_.kind == uri::scheme::unix_)
+    if (bound_ && uri_.kind == uri::scheme::unix_)
       ::unlink(uri_.path.c_str());
   }
   error_code open(const typename Protocol::endpoint& e) {
@@ -123,6 +123,7 @@ public:
       acceptor_.set_option(asio::socket_base::reuse_address(true), ec);
     if (!ec)
       acceptor_.bind(e, ec);
+    bound_ = !ec;
     if (!ec)
       acceptor_.listen(asio::socket_base::max_listen_connections, ec);
     if (ec) {
@@ -164,13 +165,15 @@ private:
   loop& loop_;
   loop::timer_id pause_ = 0;
   typename Protocol::acceptor acceptor_;
+  bool bound_ = false; // the file is ours, not that of another listener
   uri uri_;
   on_accept accepted_;
 };
 
 result<std::unique_ptr<listener>> listen_unix(loop& l, const uri& u, listener::on_accept f) {
   // A socket file that nobody listens on any more is left over from a process that was killed.
-  int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  // One that is busy does not answer at once, and must not be waited for.
+  int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_un a{};
   a.sun_family = AF_UNIX;
   std::strncpy(a.sun_path, u.path.c_str(), sizeof a.sun_path - 1);
