@@ -93,14 +93,8 @@ kj::ArrayPtr<capnp::word> message_builder::allocateSegment(uint minimum_words) {
   if (segments_ == segments_max)
     throw std::bad_alloc{};
   if (segments_++ == 0) {
-    auto room = (room_in(first_) - prefix_bytes) / 8;
-    if (room >= minimum_words) {
-      allocated_words_ = room;
-      return {reinterpret_cast<capnp::word*>(at_ + prefix_bytes), room};
-    }
-    first_ = slab_pool::build_pool().take(prefix_bytes + uint64_t{minimum_words} * 8);
-    at_ = first_->data();
-    allocated_words_ = (first_->size - prefix_bytes) / 8;
+    allocated_words_ = (room_in(first_) - prefix_bytes) / 8;
+    assert(allocated_words_ >= minimum_words); // the root pointer comes first
     return {reinterpret_cast<capnp::word*>(at_ + prefix_bytes), allocated_words_};
   }
   auto words = std::max<uint64_t>(minimum_words,
@@ -187,8 +181,8 @@ namespace {
 /// From the first segment of a message, when the root is a struct of today's size or larger that follows its
 /// pointer in there.
 bool read_envelope_quickly(const uint64_t* segment, uint64_t count, envelope& out) {
-  auto root = count != 0 ? segment[0]
-                         : 0; // offset in words above the two low bits, then words of data, then pointers
+  assert(count != 0);
+  auto root = segment[0]; // offset in words above the two low bits, then words of data, then pointers
   auto offset = static_cast<int32_t>(static_cast<uint32_t>(root)) >> 2;
   auto data = (root >> 32) & 0xffff;
   if ((root & 3) != 0 || offset < 0 || data < 4)

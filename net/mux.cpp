@@ -113,9 +113,7 @@ void mux::reply(session& s, uint32_t call, outgoing m) { state_->reply(s, call, 
 void mux::reply_failure(session& s, uint32_t call, const failure& f) { state_->reply_failure(s, call, f); }
 bool mux::want_credit(session& s, uint64_t cost) { return state_->want_credit(s, cost); }
 
-uint64_t mux::message_bytes_max(const session& s) const {
-  return s.message_max_out_ != 0 ? s.message_max_out_ : state_->peer_.message_bytes_max;
-}
+uint64_t mux::message_bytes_max(const session& s) const { return s.message_max_out_; }
 
 void mux::consumed(session& s, uint64_t bytes, uint64_t messages) { state_->consumed(s, bytes, messages); }
 void mux::reply_died(uint64_t bytes) { state_->reply_died(bytes); }
@@ -144,7 +142,6 @@ size_t mux::session_count() const {
   state_->sessions_.for_each([&](const session& s) { n += s.live(); });
   return n;
 }
-const link_options& mux::options() const { return state_->options_; }
 uint64_t mux::late_frames() const { return state_->late_frames_; }
 std::string mux::check() const { return state_->check(); }
 

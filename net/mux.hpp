@@ -214,7 +214,6 @@ public:
   bool ready() const;
   duration round_trip() const;
   size_t session_count() const;
-  const link_options& options() const;
   /// Frames for sessions that were over already: discarded, as they must be.
   uint64_t late_frames() const;
   /// Every invariant in words; empty when all hold. For tests and simulation.

@@ -239,7 +239,7 @@ void mux::state::fund_reply(session& s, uint32_t call, uint64_t bytes) {
 
 void mux::state::cancelled_by_peer(session& s, uint32_t call) {
   auto* e = s.calls_in_.find(call);
-  if (!e || e->now == calls_in::state::cancelled)
+  if (!e)
     return; // answered meanwhile, which ends it as well
   switch (e->now) {
   case calls_in::state::free:

@@ -105,8 +105,7 @@ void mux::state::on_open(say::open& o) {
 void mux::state::on_opened(session& s, const say::opened& o) {
   if (!s.live())
     return;
-  auto waits = s.state_ == session::state::opening || s.state_ == session::state::closing;
-  if (!waits || s.established_ || !s.opened_here_)
+  if (s.established_ || !s.opened_here_)
     return abort(s, errc::bad_state, "opened without open");
   if (!s.out_.start(o.limit))
     return abort(s, errc::grant_overflow, "a limit above 2^62");

@@ -62,12 +62,14 @@ bool mux::state::header_fault(const frame_header& h, errc e) {
     return false;
   if (down_)
     return true;
-  auto most = h.kind == frame_kind::control ? control_bytes_max : frame_bytes_max_;
-  auto text = e == errc::malformed_frame
-                  ? "kind " + std::to_string(static_cast<unsigned>(h.kind)) + ", flags " +
-                        std::to_string(h.flags) + ", length " + std::to_string(h.length)
-                  : "a body of " + std::to_string(h.length) + " bytes, the limit is " + std::to_string(most);
-  fail(e, std::move(text));
+  if (e == errc::malformed_frame) {
+    auto kind = static_cast<unsigned>(h.kind);
+    fail(e, "kind " + std::to_string(kind) + ", flags " + std::to_string(h.flags) + ", length " +
+                std::to_string(h.length));
+  } else {
+    auto most = h.kind == frame_kind::control ? control_bytes_max : frame_bytes_max_;
+    fail(e, "a body of " + std::to_string(h.length) + " bytes, the limit is " + std::to_string(most));
+  }
   return true;
 }
 

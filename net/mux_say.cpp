@@ -30,8 +30,7 @@ bool add_all(std::vector<Entry>& list, std::vector<From>& from, size_t& left, F 
 } // namespace
 
 void mux::state::say(session& s, uint32_t words) {
-  if (down_)
-    return;
+  assert(!down_); // every session has ended with it
   s.words_ |= words;
   if (!std::exchange(s.in_dirty_, true))
     dirty_.push_back(&s);
@@ -107,7 +106,7 @@ void mux::state::pack_link(size_t& left) {
     ping_said_at_ = now_;
   out_.ping = std::exchange(ping_due_, 0);
   out_.pong = std::exchange(pong_due_, 0);
-  if (fin_due() && dirty_.empty())
+  if (fin_due())
     out_.fin = fin_said_ = true;
 }
 

@@ -44,6 +44,18 @@ TEST(CallsOut, ASlotHasANewIdEachTime) {
   }
 }
 
+TEST(CallsOut, GenerationsBeginAgainWith1) {
+  calls_out c;
+  c.set_max(1);
+  uint32_t id = 0;
+  for (uint32_t expected = 1; expected <= 0xffff; ++expected) {
+    id = c.open(0, time_point::max(), 0, 0);
+    ASSERT_EQ(generation_of(id), expected);
+    c.close(id);
+  }
+  EXPECT_EQ(generation_of(c.open(0, time_point::max(), 0, 0)), 1u);
+}
+
 TEST(CallsOut, ACancelledCallKeepsItsSlotButWaitsForNobody) {
   calls_out c;
   c.set_max(1);

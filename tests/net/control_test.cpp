@@ -130,6 +130,14 @@ TEST_F(Control, TextsAreCut) {
   EXPECT_EQ(round_trip(c).fault->text.size(), text_bytes_max);
 }
 
+TEST_F(Control, TextsAreCutAtACharacter) {
+  control c;
+  c.fault = fault{errc::io_error, std::string(1023, 'x') + "\xc3\xa4 and more"};
+  EXPECT_EQ(round_trip(c).fault->text, std::string(1023, 'x'));
+  c.fault = fault{errc::io_error, std::string(5000, '\x80')};
+  EXPECT_EQ(round_trip(c).fault->text, "");
+}
+
 TEST_F(Control, AnUnknownReasonIsKeptAsANumber) {
   capnp::MallocMessageBuilder b;
   b.initRoot<wire::Control>().initFault().setReason(60000);
@@ -156,9 +164,9 @@ TEST_F(Control, WhatIsNoMessageIsRefused) {
       << "a root beyond the end";
 }
 
-/// A struct list of 2^28 elements of no size: 40 bytes that claim to be gigabytes.
-TEST_F(Control, AListOfManyNothingsIsRefused) {
-  capnp::MallocMessageBuilder b;
+/// The words of a control frame, `padding` longer than need be, whose one list has `elements` of no size.
+std::vector<uint64_t> nothings(uint64_t elements, size_t padding) {
+  capnp::MallocMessageBuilder b{1024};
   auto c = b.initRoot<wire::Control>();
   c.initGrant(1);
   auto flat = capnp::messageToFlatArray(b);
@@ -170,9 +178,23 @@ TEST_F(Control, AListOfManyNothingsIsRefused) {
       continue;
     w = (w & 0xffffffff) | uint64_t{7} << 32; // no words behind the tag
     auto tag = &w + 1 + (static_cast<int32_t>(w) >> 2);
-    *tag = uint64_t{1u << 28} << 2; // 2^28 elements of 0 + 0 words
+    *tag = elements << 2; // of 0 + 0 words
   }
-  EXPECT_EQ(decode_words(words), errc::malformed_control);
+  words[0] += uint64_t{padding} << 32;
+  words.resize(words.size() + padding);
+  return words;
+}
+
+/// 40 bytes that claim to be gigabytes.
+TEST_F(Control, AListOfManyNothingsIsRefused) {
+  EXPECT_EQ(decode_words(nothings(1u << 28, 0)), errc::malformed_control);
+}
+
+TEST_F(Control, NothingsThatTheFrameIsLongEnoughForAreCounted) {
+  EXPECT_EQ(decode_words(nothings(entries_max, 1000)), errc::none) << why;
+  EXPECT_EQ(out.grants.size(), entries_max);
+  EXPECT_EQ(decode_words(nothings(entries_max + 1, 1000)), errc::malformed_control);
+  EXPECT_EQ(why, "more list elements than a frame can hold");
 }
 
 TEST_F(Control, ManyPointersToOneListAreRefused) {

@@ -1,4 +1,5 @@
 #include <deque>
+#include <set>
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -62,6 +63,37 @@ TEST(Budget, MovesAChargeWithoutAsking) {
   b.move(charge::large, charge::session, 500);
   b.give(charge::session, 500);
   EXPECT_EQ(b.liability(), small.reserve_bytes);
+}
+
+TEST(Budget, ThePinnedMayFillTheReserveAgain) {
+  budget b{small};
+  ASSERT_TRUE(b.take(charge::session, 700));
+  b.set_pinned(100);
+  EXPECT_EQ(b.pinned(), 100u);
+  ASSERT_TRUE(b.take_reserve(budget::reserve::request, charge::large, 100));
+  b.set_pinned(0);
+  EXPECT_FALSE(b.reserve_taken(budget::reserve::request));
+  EXPECT_EQ(b.free_bytes(), 0u);
+}
+
+TEST(Budget, LendsToAnotherLoopOnlyWhatIsFree) {
+  budget lender{small}, borrower{small};
+  ASSERT_TRUE(lender.take(charge::session, 500));
+  EXPECT_EQ(lender.shrink(100), 100u);
+  EXPECT_EQ(lender.shrink(1000), 200u) << "neither what is charged nor the reserve";
+  EXPECT_EQ(lender.shrink(1), 0u);
+  EXPECT_FALSE(lender.take(charge::session, 1));
+  borrower.grow(300);
+  EXPECT_TRUE(borrower.take(charge::session, 1100));
+  EXPECT_FALSE(borrower.take(charge::session, 1));
+  EXPECT_EQ(lender.options().bytes + borrower.options().bytes, 2 * small.bytes);
+}
+
+TEST(Budget, NamesItsCharges) {
+  std::set<std::string_view> names;
+  for (size_t i = 0; i < charges; ++i)
+    names.insert(to_string(static_cast<charge>(i)));
+  EXPECT_EQ(names, (std::set<std::string_view>{"session", "large", "held", "reply_room"}));
 }
 
 TEST(Outbound, AdmitsUpToItsLimit) {

@@ -203,6 +203,38 @@ TEST(RationIn, SettlesOnThePeersLastWord) {
   EXPECT_EQ(in.liability(), 50u);
 }
 
+TEST(RationIn, ARationWithoutEndIsGrantedUpToTheHighestOffset) {
+  ration_in in{ration_options{~uint64_t{0}, ~uint64_t{0}, 4}};
+  EXPECT_EQ(in.granted(), (position{offset_max, offset_max}));
+  ASSERT_TRUE(in.arrive(1000, 5));
+  in.consume(1000, 5);
+  EXPECT_FALSE(in.unadvertised()) << "there is nothing above it";
+  ration_out out;
+  EXPECT_TRUE(out.start(in.granted()));
+}
+
+TEST(RationIn, KeepsNoWordOfAPeerThatCannotBeTrue) {
+  ration_in in{w};
+  EXPECT_FALSE(in.peer_blocked({1, {1000, 10}, 1100, 100})) << "of an epoch that has not begun";
+  EXPECT_FALSE(in.peer_is_blocked());
+  EXPECT_FALSE(in.peer_blocked({0, {1000, 10}, offset_max + 1, 100}));
+  EXPECT_FALSE(in.peer_is_blocked());
+  ASSERT_TRUE(in.settle({0, 0}));
+  EXPECT_FALSE(in.peer_blocked({0, {0, 0}, 1100, 100})) << "behind its last word";
+  EXPECT_FALSE(in.peer_is_blocked());
+}
+
+TEST(RationIn, WhatHasComeAlreadyNeedsNoFunds) {
+  ration_in in{w};
+  ASSERT_TRUE(in.arrive(1000, 1));
+  in.peer_blocked({0, {500, 10}, 900, 100});
+  EXPECT_EQ(in.unfunded_bytes(), 0u);
+  in.reclaim(); // the limit goes below what it waits for
+  ASSERT_TRUE(in.reclaimed(1, {1000, 10}));
+  in.peer_blocked({1, {1000, 10}, 900, 100});
+  EXPECT_EQ(in.unfunded_bytes(), 0u);
+}
+
 TEST(RationIn, NothingIsGrantedWithoutARation) {
   ration_in in{ration_options{0, 0, 4}};
   EXPECT_EQ(in.granted(), (position{}));
