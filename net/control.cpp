@@ -204,10 +204,30 @@ void put_link(wire::Control::Builder to, const control& c) {
     f.setText(text_of(c.fault->text, scratch));
   }
 }
+
+template <class... Lists>
+size_t bytes_of(const Lists&... all) {
+  size_t bytes = 0;
+  auto add = [&](const auto& list) {
+    for (auto& entry : list)
+      bytes += encoded_bytes(entry);
+  };
+  (add(all), ...);
+  return bytes;
+}
+
+size_t entries_bytes(const control& c) {
+  auto bytes = bytes_of(c.opens, c.openeds, c.refuseds, c.grants, c.blockeds, c.reclaims, c.reclaimeds);
+  bytes += bytes_of(c.aborts, c.closes, c.closeds, c.cancels, c.cancelleds, c.needs, c.funds, c.unfundeds);
+  bytes += c.hello ? encoded_bytes(*c.hello) : 0;
+  bytes += c.goaway ? encoded_bytes(*c.goaway) : 0;
+  return bytes + (c.fault ? encoded_bytes(*c.fault) : 0);
+}
 } // namespace
 
 outgoing encode(const control& c) {
-  message_builder b{c.hello || !c.opens.empty() || c.fault || c.goaway ? size_t{1024} : size_t{512}};
+  // One segment: in another one each text would cost a word more, and a full frame would be too long.
+  message_builder b{entries_bytes(c) + (control_bytes_max - entries_bytes_max)};
   auto to = b.initRoot<wire::Control>();
   put_link(to, c);
   put_sessions(to, c);

@@ -3,6 +3,7 @@
 
 #include "net/control.hpp"
 #include "net/wire.capnp.h"
+#include "tests/support/mux_pair.hpp"
 
 namespace weir::net::say {
 namespace {
@@ -122,6 +123,24 @@ TEST_F(Control, AFrameFullOfAnythingFitsItsLimit) {
   fill(call{}, &control::cancels);
   fill(room{}, &control::needs);
   fill(unfunded{}, &control::unfundeds);
+}
+
+TEST_F(Control, AFullFrameFitsWhereverInItsSlabItIsBuilt) {
+  control opens, aborts;
+  open o{1, "sink", 1, false, 1, {1, 1}};
+  for (auto left = entries_bytes_max; encoded_bytes(o) <= left; left -= encoded_bytes(o))
+    opens.opens.push_back(o);
+  say::abort a{1, errc::none, "text", {1, 1}};
+  for (auto left = entries_bytes_max; encoded_bytes(a) <= left; left -= encoded_bytes(a))
+    aborts.aborts.push_back(a);
+  for (int i = 0; i < 100; ++i) {
+    test::build_message("a little further");
+    round_trip(opens);
+    ASSERT_EQ(out.opens.size(), opens.opens.size());
+    round_trip(aborts);
+    ASSERT_EQ(out.aborts.size(), aborts.aborts.size());
+    ASSERT_FALSE(HasFailure()) << "the " << i << "th time";
+  }
 }
 
 TEST_F(Control, TextsAreCut) {
