@@ -247,8 +247,9 @@ void mux::state::on_close(session& s, const say::close& c) {
   if (!s.live())
     return;
   auto whole = std::none_of(s.parts_.begin() + 1, s.parts_.end(), [](auto& p) { return p.active(); });
-  if (!s.established_ || s.close_came_ || !whole || !(c.final == s.in_.received()) || !s.in_.settle(c.final))
+  if (!s.established_ || s.close_came_ || !whole || c.final != s.in_.received())
     return abort(s, errc::bad_state, "a close that cannot be");
+  s.in_.settle(c.final);
   s.close_came_ = true;
   s.words_ &= ~session::word_close; // to answer is enough
   s.reclaim_at_ = time_point::max();

@@ -85,7 +85,7 @@ void mux::state::tick_session(session& s) {
   if (s.in_.funded_bytes() != 0 &&
       long_ago(s.funded_at_)) { // it did not use what was raised for it: back with that
     s.funded_at_ = time_point::max();
-    if (s.close_came_ || s.in_.is_reclaiming() || s.promised_in_ != 0)
+    if (s.in_.is_reclaiming() || s.promised_in_ != 0)
       return;
     s.in_.forget_blocked(); // if it still waits it says so again
     s.in_.reclaim();
