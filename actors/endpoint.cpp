@@ -47,9 +47,9 @@ void endpoint::on_exit() {
   link_ = nullptr;
 }
 
-void endpoint::take_in(session& s) {
+failure endpoint::take_in(session& s) {
   if (stopped_ || loop_.stopping())
-    return s.fail({errc::shutting_down, outcome::not_executed, "the node stops"});
+    return {errc::shutting_down, outcome::not_executed, "the node stops"};
   used_ = loop_.now();
   watch_use();
   if (connected())
@@ -59,6 +59,7 @@ void endpoint::take_in(session& s) {
   if (!expiry_)
     expiry_ = loop_.at(until, [this] { expire(); });
   dial();
+  return {};
 }
 
 void endpoint::keep() {
@@ -94,7 +95,8 @@ void endpoint::link_ready(link& l) {
   last_ = {};
   auto all = std::exchange(waiting_, {});
   for (auto& w : all)
-    w.who->bind(&l);
+    if (auto why = w.who->bind(&l); why.code != errc::none)
+      w.who->fail(why);
 }
 
 void endpoint::link_going_away(link& l) {

@@ -22,8 +22,9 @@ public:
   void on_exit() override;
 
   // ---- on the loop
-  /// Gives `s` the link, or the reason why there is none, as soon as it knows.
-  void take_in(session& s);
+  /// Gives `s` the link, or the reason why there is none, as soon as it knows. A reason that it knows at once
+  /// is returned instead: one that called back would go deeper for every peer that a session asks.
+  failure take_in(session& s);
   /// Dials now and for ever, also without sessions.
   void keep();
   /// Dials no more; who waits is told that the node stops.

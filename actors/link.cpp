@@ -300,7 +300,8 @@ void link::forget(session& s) {
       touch();
     }
   }
-  std::erase(queued_, &s);
+  if (s.queue_is_noted())
+    std::erase(queued_, &s);
   sessions_.erase(&s);
   idle_since_ = loop_.now();
 }
@@ -517,6 +518,8 @@ void link::finish(const failure& why) {
     loop_.cancel(std::exchange(timer_, 0));
   loop_.forget(*this);
   offered_.clear();
+  for (auto* s : std::exchange(queued_, {})) // else each would be looked for in them
+    s->forget_queued();
   while (!sessions_.empty())
     for (auto* s : in_order_of_birth(sessions_))
       if (sessions_.contains(s))

@@ -299,7 +299,7 @@ void local_conversation::end(const failure& why) {
     }
   open_calls_ = 0;
   for (auto& w : queue_.take_all())
-    fail(w, why);
+    fail(w, {why.code, outcome::not_executed, why.text});
   if (session_.target_.stream && opened_) {
     put(port_.to, nullptr,
         stream_event{stream_event::type::ended, session_.account_,

@@ -182,18 +182,23 @@ failure session::serve_rows() {
 }
 
 void session::next_peer(failure why) {
-  if (next_peer_ == target_.peers.size())
-    return on_ended(why, 0);
-  endpoint_to(loop_, env_, target_.peers[next_peer_++]).take_in(*this);
+  while (why.code != errc::none && next_peer_ < target_.peers.size())
+    why = endpoint_to(loop_, env_, target_.peers[next_peer_++]).take_in(*this);
+  if (why.code != errc::none)
+    on_ended(why, 0);
 }
 
-void session::bind(link* l) {
+failure session::bind(link* l) {
   if (stage_ == stage::over)
-    return; // its user gave it up while it waited for the link
+    return {}; // its user gave it up while it waited for the link
   link_ = l;
   stage_ = stage::opening;
-  if (auto why = l->open(*this); why.code != errc::none)
-    fail(why);
+  auto why = l->open(*this);
+  if (why.code != errc::none) {
+    link_ = nullptr;
+    stage_ = stage::unbound;
+  }
+  return why;
 }
 
 void session::fail(const failure& why) {
@@ -542,7 +547,7 @@ void session::finish(const failure& why, uint64_t consumed) {
   auto told = why.code == errc::none
                   ? failure{errc::session_closed, outcome::not_executed, "the session is closed"}
                   : why;
-  fail_waiting(told);
+  fail_waiting({told.code, outcome::not_executed, told.text});
   if (local_)
     local_->end(told);
   for (auto& c : callers_)

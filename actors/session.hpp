@@ -88,8 +88,8 @@ public:
   void abort(const failure& why);
 
   // ---- from the endpoint and the link, on the loop
-  /// The endpoint has a link for it, or gives it up.
-  void bind(link* l);
+  /// The endpoint has a link for it (a reason: it cannot be opened there), or gives it up.
+  failure bind(link* l);
   void fail(const failure& why);
   void on_opened();
   void on_reply(net::event& e, const net::slab_ref& read_memory);
@@ -110,6 +110,7 @@ public:
   /// Marks it as one whose gate is to be settled. True: it was not yet.
   bool note_queued() { return !std::exchange(queued_noted_, true); }
   void forget_queued() { queued_noted_ = false; }
+  bool queue_is_noted() const { return queued_noted_; }
   bool queue_is_empty() const { return in_queue_messages_ == 0; }
 
   // ---- from the loop

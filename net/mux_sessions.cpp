@@ -213,6 +213,19 @@ void mux::state::bury(session& s) {
   graves_.emplace_back(&s);
 }
 
+void mux::state::clear_lists() {
+  for (auto* s : std::exchange(dirty_, {}))
+    s->in_dirty_ = false;
+  for (auto* s : std::exchange(lazy_, {}))
+    s->in_lazy_ = false;
+  for (auto* s : std::exchange(starved_, {}))
+    s->in_starved_ = false;
+  for (auto* line : {&waiting_requests_, &waiting_replies_})
+    for (; !line->empty(); line->pop_front())
+      line->front().who->in_waiting_ = false;
+  schedule_.clear();
+}
+
 // ---- the end of the link
 
 void mux::state::go_away(errc reason, std::string text) {
@@ -240,6 +253,7 @@ void mux::state::go_down(errc reason, std::string text) {
   std::vector<session*> all;
   sessions_.for_each([&](session& s) { all.push_back(&s); });
   std::sort(all.begin(), all.end(), [](auto* a, auto* b) { return a->id_ < b->id_; });
+  clear_lists(); // else each would be looked for in them
   for (auto* s : all) {
     if (s->live())
       finish(*s, session::state::over, because(reason, outcome::unknown, text));

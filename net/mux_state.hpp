@@ -41,6 +41,8 @@ struct mux::state {
   void finish(session& s, session::state next, std::unique_ptr<failure> why);
   /// Forgets `s`; the object stays until the second `take_events` from now.
   void bury(session& s);
+  /// Takes all sessions out of all lists that they wait in.
+  void clear_lists();
   session* add_session(uint32_t id, bool opened_here);
   void fail_calls(session& s, const failure& why, outcome of_sent);
   void drop_queues(session& s, const failure& why);

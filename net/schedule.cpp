@@ -21,6 +21,13 @@ void schedule::remove(member& m) {
   --waiting_;
 }
 
+void schedule::clear() {
+  for (auto& members : lines_)
+    for (; !members.empty(); members.pop_front())
+      members.front()->waiting = false;
+  waiting_ = 0;
+}
+
 /// The first lane that is behind its share, else the one of highest rank that has somebody waiting.
 size_t schedule::choose() const {
   for (size_t i = lanes; i-- > 1;)

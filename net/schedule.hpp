@@ -23,6 +23,8 @@ public:
   /// `m` has something to send. Nothing happens when it is waiting already.
   void add(member& m);
   void remove(member& m);
+  /// Removes all: one by one each would look through those that are left.
+  void clear();
   bool empty() const { return waiting_ == 0; }
   /// Whose turn it is; its deficit is positive. nullptr: nobody waits. The same again until `sent` or
   /// `remove`.

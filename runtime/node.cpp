@@ -89,6 +89,9 @@ bool wait_for(actors::loop& l, auto& f, net::time_point until) {
 /// How long `serve` waits for a service to start, where it may wait.
 constexpr auto start_limit = std::chrono::seconds{1};
 
+/// How long `stop` waits for actors to end when draining has used up `drain-timeout`.
+constexpr auto end_limit = std::chrono::milliseconds{500};
+
 /// An allowance goes back to the budget of its loop when the service and the last message that it held are
 /// gone. Any thread.
 struct allowance_end {
@@ -427,7 +430,7 @@ std::vector<caf::actor> node::open_desks() {
 }
 
 /// The actors that live on the loops must end before the loops do.
-void node::stop_spawned() {
+void node::stop_spawned(net::time_point until) {
   auto& s = *state_;
   std::vector<caf::strong_actor_ptr> left;
   {
@@ -444,13 +447,12 @@ void node::stop_spawned() {
     caf::actor_cast<caf::abstract_actor*>(a)->attach_functor([end] { end->set_value(); });
     send_exit(a, caf::exit_reason::user_shutdown);
   }
-  auto until = s.loops[0]->waiting_clock() + s.options.drain_timeout;
   for (auto& e : ended)
     wait_for(*s.loops[0], e, until);
 }
 
-/// Waits until all loops have nothing under way, or `drain-timeout`.
-void node::drain() {
+/// Waits until all loops have nothing under way.
+void node::drain(net::time_point until) {
   auto& s = *state_;
   std::vector<std::future<void>> drained;
   for (auto& l : s.loops) {
@@ -458,7 +460,6 @@ void node::drain() {
     drained.push_back(done->get_future());
     run_on(*l, [raw = l.get(), done] { raw->drain([done] { done->set_value(); }); });
   }
-  auto until = s.loops[0]->waiting_clock() + s.options.drain_timeout;
   for (auto& d : drained)
     wait_for(*s.loops[0], d, until);
 }
@@ -474,10 +475,12 @@ void node::stop() {
       put(a, nullptr, actors::close_session{});
     s.acceptors.clear();
   }
-  drain();
+  auto& clock = *s.loops[0];
+  auto until = clock.waiting_clock() + s.options.drain_timeout;
+  drain(until);
   for (auto& l : s.loops)
     ask_loop(*l, [&] { return l->shut_down(), 0; });
-  stop_spawned();
+  stop_spawned(std::max<net::time_point>(until, clock.waiting_clock() + end_limit));
   put(s.dispatcher, nullptr, actors::end_session{});
   for (auto& l : s.loops)
     l->stop();

@@ -40,6 +40,18 @@ private:
   bool closed_ = false;
 };
 
+/// Does not end when it is told to.
+class stayer : public weir::actor {
+public:
+  using actor::actor;
+  caf::behavior make_behavior() override {
+    CAF_PUSH_DEPRECATED_WARNING
+    set_exit_handler([](caf::exit_msg&) {});
+    CAF_POP_WARNINGS
+    return actor::make_behavior();
+  }
+};
+
 class Network : public ::testing::Test {
 protected:
   static constexpr auto shop_at = "tcp://server:7000";
@@ -370,6 +382,24 @@ TEST_F(Network, AStopLetsWhatIsUnderWayEndAndWaitsForDrainTimeoutAtMost) {
   ASSERT_TRUE(dropped.why);
   EXPECT_EQ(dropped.why->what, outcome::unknown);
   EXPECT_EQ(net["server"].stats().links, 0u);
+  state.kept.clear();
+}
+
+TEST_F(Network, AnActorThatDoesNotEndDelaysAStopByHalfASecondAtMost) {
+  network net{system};
+  open(net);
+  auto& client = net["client"];
+  auto who = client.spawn<customer>();
+  auto to = client.lookup<Shop>("shop", shop_at);
+  tell(net, who, [&](customer& c) {
+    c.call<later>(to, [](later::args x) { x.initData(1); }).then([](later::result) {});
+  });
+  ASSERT_EQ(state.kept.size(), 1u); // draining waits for it in vain
+  auto stays = net["server"].spawn<stayer>();
+  net.run();
+  auto before = net.now();
+  net["server"].stop();
+  EXPECT_EQ(net.now() - before, net["server"].options().drain_timeout + 500ms);
   state.kept.clear();
 }
 

@@ -6,11 +6,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 #include <thread>
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,7 +66,8 @@ bool read_some(int& fd, std::string& to) {
 } // namespace
 
 process::process(std::vector<std::string> words,
-                 const std::vector<std::pair<std::string, std::string>>& variables)
+                 const std::vector<std::pair<std::string, std::string>>& variables,
+                 const resource_limits& limits)
     : name_(words.at(0)) {
   auto argv = pointers(words);
   auto environment = environment_with(variables);
@@ -75,6 +79,11 @@ process::process(std::vector<std::string> words,
   pid_ = fork();
   if (pid_ == 0) { // only what is allowed between fork and exec of a process with threads
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (auto& [resource, most] : limits) {
+      rlimit r{most, most};
+      if (setrlimit(static_cast<decltype(RLIMIT_AS)>(resource), &r) != 0)
+        _exit(126);
+    }
     int nothing = open("/dev/null", O_RDONLY);
     if (getppid() == parent && dup2(nothing, STDIN_FILENO) >= 0 && dup2(out[1], STDOUT_FILENO) >= 0 &&
         dup2(err[1], STDERR_FILENO) >= 0)
@@ -133,8 +142,26 @@ std::string process::ready(limit within) {
 
 void process::reap(int options) {
   int raw = 0;
-  if (!status_ && waitpid(pid_, &raw, options) == pid_)
-    status_ = WIFEXITED(raw) ? WEXITSTATUS(raw) : 128 + WTERMSIG(raw);
+  rusage used{};
+  if (status_ || wait4(pid_, &raw, options, &used) != pid_)
+    return;
+  status_ = WIFEXITED(raw) ? WEXITSTATUS(raw) : 128 + WTERMSIG(raw);
+  for (auto& t : {used.ru_utime, used.ru_stime})
+    cpu_time_ += std::chrono::duration_cast<limit>(std::chrono::seconds{t.tv_sec} +
+                                                   std::chrono::microseconds{t.tv_usec});
+}
+
+std::chrono::milliseconds process::cpu_time() const {
+  if (status_)
+    return cpu_time_;
+  std::ifstream in{"/proc/" + std::to_string(pid_) + "/stat"};
+  std::string text{std::istreambuf_iterator<char>{in}, {}};
+  std::istringstream fields{text.substr(text.rfind(')') + 1)}; // the name may hold anything
+  for (int i = 3; i < 14; ++i)
+    fields >> text;
+  int64_t user = 0, system = 0;
+  fields >> user >> system;
+  return limit{(user + system) * 1000 / sysconf(_SC_CLK_TCK)};
 }
 
 process::ending process::end(limit within) {

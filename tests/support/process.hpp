@@ -24,9 +24,13 @@ public:
     std::string err;
   };
 
-  /// Starts `words[0]` with the environment of the test and `variables` on top.
+  /// Of setrlimit: the resource and what it may have.
+  using resource_limits = std::vector<std::pair<int, uint64_t>>;
+
+  /// Starts `words[0]` with the environment of the test and `variables` on top, within `limits`.
   explicit process(std::vector<std::string> words,
-                   const std::vector<std::pair<std::string, std::string>>& variables = {});
+                   const std::vector<std::pair<std::string, std::string>>& variables = {},
+                   const resource_limits& limits = {});
   ~process();
   process(const process&) = delete;
   process& operator=(const process&) = delete;
@@ -47,6 +51,8 @@ public:
   bool running();
   /// The most memory it has had so far; 0 when it is gone.
   uint64_t peak_bytes() const;
+  /// The processor time that its threads have used so far; after its end, all that it used.
+  std::chrono::milliseconds cpu_time() const;
 
 private:
   bool pump(std::chrono::steady_clock::time_point until);
@@ -57,6 +63,7 @@ private:
   int out_ = -1, err_ = -1;
   std::string out_text_, err_text_;
   std::optional<int> status_;
+  std::chrono::milliseconds cpu_time_{0}; // in all, once it has ended
 };
 
 /// Runs a program to its end.

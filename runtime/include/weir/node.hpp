@@ -3,6 +3,7 @@
 // task.hpp (handlers that wait), stream.hpp, rows.hpp (streams that a service sends back), relay.hpp
 // (forwarders), client.hpp (threads outside CAF), options.hpp, testing.hpp (your own tests).
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -130,8 +131,9 @@ public:
   caf::actor_system& system();
   const node_options& options() const;
   /// Takes nothing new, lets calls that are under way end, on links and on this node (at most
-  /// `drain-timeout`), closes the links. Returns when it is done. Idempotent. Any thread but an actor's of
-  /// this node. Afterwards `listen`, `connect` and `serve` return shutting_down, and what `lookup` gives
+  /// `drain-timeout`), closes the links, ends the actors of `spawn` (those that do not end have half a second
+  /// when nothing is left of `drain-timeout`). Returns when it is done. Idempotent. Any thread but an actor's
+  /// of this node. Afterwards `listen`, `connect` and `serve` return shutting_down, and what `lookup` gives
   /// fails its calls with it, `not_executed`.
   void stop();
 
@@ -146,9 +148,9 @@ private:
   }
   caf_context* next_loop();
   void remember(const caf::actor& a);
-  void drain();
+  void drain(std::chrono::steady_clock::time_point until);
   std::vector<caf::actor> open_desks();
-  void stop_spawned();
+  void stop_spawned(std::chrono::steady_clock::time_point until);
   result<void> serve_typed(std::string name, uint64_t type, bool stream, const caf::actor& by,
                            const serve_options& o);
   std::shared_ptr<detail::session_guard> find(std::string name, uint64_t type, bool stream,
