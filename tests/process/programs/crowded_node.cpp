@@ -1,7 +1,9 @@
 // A node that has very much under way when it is told to stop (crowd_test.cpp): calls and one-way messages
 // that are parked in every place where the design lets them wait. It counts how each of them ends.
 #include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <future>
 #include <latch>
 #include <vector>
@@ -154,12 +156,19 @@ private:
   std::vector<weir::request<weir::method<&Probe::Client::keepRequest>>> kept_;
 };
 
+std::chrono::milliseconds processor_time() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return std::chrono::milliseconds{t.tv_sec * 1000 + t.tv_nsec / 1'000'000};
+}
+
 int crowd_main(caf::actor_system& sys, const crowd_config& cfg) {
   stop_signal stop;
   auto end = std::make_shared<std::latch>(1);
   auto f = std::make_shared<figures>();
   caf::actor by;
   bool over = false;
+  std::chrono::milliseconds used;
   {
     weir::node node{sys, cfg};
     by = sys.spawn<crowd>(node, cfg, f);
@@ -168,12 +177,13 @@ int crowd_main(caf::actor_system& sys, const crowd_config& cfg) {
     fmt::print("READY {}\n", node.addresses().at(0));
     std::fflush(stdout);
     stop.wait();
+    used = processor_time();
     node.stop();
     over = f->over.get_future().wait_for(std::chrono::seconds{20}) == std::future_status::ready;
   }
-  fmt::print("calls {} answered {} well {} unknown {} tells {} lost {} refused {}\n", f->calls.load(),
-             f->answered.load(), f->answered_well.load(), f->unknown.load(), f->tells.load(), f->lost.load(),
-             f->refused.load());
+  fmt::print("calls {} answered {} well {} unknown {} tells {} lost {} refused {} used_ms {}\n",
+             f->calls.load(), f->answered.load(), f->answered_well.load(), f->unknown.load(), f->tells.load(),
+             f->lost.load(), f->refused.load(), (processor_time() - used).count());
   send_exit(caf::actor_cast<caf::strong_actor_ptr>(by), caf::exit_reason::user_shutdown);
   end->count_down();
   return over ? 0 : 3;
