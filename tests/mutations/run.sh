@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Breaks one rule at a time and requires that its test sees it (README.md).
-#   run.sh [NAME...]   each of NAME.patch, or all: applies it to a copy of the tree in build-mutations/, builds, runs
-#   run.sh --check     only whether every patch still applies to the tree; compiles nothing
+#   run.sh BUILD [NAME...]   each of NAME.patch, or all. BUILD has net_tests, simulation and actors_tests of the tree as
+#                            it is: only the files that a patch touches are compiled again, in build-mutations/
+#   run.sh --check           only whether every patch still applies to the tree; compiles nothing
 # Prints a line per mutation. Exits 1 when one survives, breaks more than its own test, or does not apply, 77 when
-# git is missing. DEV_JOBS: compilers at the same time.
+# git is missing. DEV_JOBS: mutations at the same time.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 root=$(cd "$here/../.." && pwd -P)
-copy=$root/build-mutations
-jobs=${DEV_JOBS:-$(nproc)}
+work=$root/build-mutations
 hang=60 # seconds; no test that is named here needs more than a few
 export RC_PARAMS="seed=1 max_success=400" # properties see the same cases each time
-export GIT_CEILING_DIRECTORIES=$root:${root%/*} # `git apply` must not take the copy for a part of a repository
+export GIT_CEILING_DIRECTORIES=$root:${root%/*} # `git apply` must not take our copies for a part of a repository
 
 say() { printf '%-28s %-9s %s\n' "$@"; }
 die() {
@@ -49,49 +49,85 @@ check_all() {
   exit $failed
 }
 
-files_of() { # TREE: what belongs to it
-  (cd "$1" && find . \( -path './build*' -o -path ./.git \) -prune -o -type f -print | sort)
-}
+# ---- a test program with one mistake in it
 
-synchronise() { # only what differs is written, so the next build is short
+touched() { sed -n 's|^+++ b/||p' "$here/$1.patch"; } # NAME: the files that it changes
+
+copy_touched() { # NAME DIRECTORY: with the mistake
   local file
-  mkdir -p "$copy"
-  files_of "$root" >"$copy/build.files"
-  while read -r file; do
-    cmp -s "$root/$file" "$copy/$file" || install -D -m "$(stat -c %a "$root/$file")" "$root/$file" "$copy/$file"
-  done <"$copy/build.files"
-  files_of "$copy" | comm -13 "$copy/build.files" - | (cd "$copy" && xargs -r rm --)
+  for file in $(touched "$1"); do
+    install -D -m 644 "$root/$file" "$2/$file"
+  done
+  (cd "$2" && git apply "$here/$1.patch")
 }
 
-build() { # TARGET...; what it says is in build.log
-  (cd "$copy" && cmake --build build -j "$jobs" --target "$@") >"$copy/build.log" 2>&1
+objects_of() { # NAME: what is made of the files that it changes, for its program
+  local file
+  for file in $(touched "$1"); do
+    if [[ $file == *.cpp ]]; then
+      sed -n "s|.* -o \([^ ]*\.o\) -c $root/$file\$|\1|p" "$work/$2.commands"
+    else
+      awk -v header="/$file" '
+        /^[^ ].*: #deps/ { object = $1; sub(/:$/, "", object) }
+        substr($1, length($1) - length(header) + 1) == header { print object }' "$work/deps" |
+        grep -xFf <(sed -n 's|.* -o \([^ ]*\.o\) -c .*|\1|p' "$work/$2.commands")
+    fi
+  done | sort -u
 }
 
-run_tests() { # BINARY FILTER; what they say is in tests.log
+compile() { # OBJECT BINARY DIRECTORY: as it was compiled, but of our copies where there are such
+  local command source
+  command=$(grep -m 1 -F -- " -o $1 -c " "$work/$2.commands")
+  source=${command##* -c "$root"/}
+  [[ ! -f $3/$source ]] || command=${command/ -c $root\// -c $3/}
+  command=${command/ -I/ -I$3 -I$3/runtime/include -I}
+  command=$(sed -E 's/ -MD -MT [^ ]+ -MF [^ ]+//; s/ -Werror / /' <<<"$command")
+  mkdir -p "$3/$(dirname "$1")"
+  (cd "$build" && eval "${command/ -o $1 / -o $3/$1 }")
+}
+
+link() { # BINARY DIRECTORY OBJECT...: what is in libweir.a is not taken from there when it was given before
+  local command object
+  command=$(grep -F -- " -o tests/$1 " "$work/$1.commands")
+  for object in "${@:3}"; do
+    command=${command/ $object / }
+    command=${command/ -o tests\/$1 / $2/$object -o tests/$1 }
+  done
+  (cd "$build" && eval "${command/ -o tests\/$1 / -o $2/$1 }")
+}
+
+make_program() { # NAME BINARY DIRECTORY
+  local object objects
+  mapfile -t objects < <(objects_of "$1" "$2")
+  [[ ${#objects[@]} != 0 ]] || { echo "error: nothing in $2 is made of what it changes" && return 1; }
+  for object in "${objects[@]}"; do
+    compile "$object" "$2" "$3" || return 1
+  done
+  link "$2" "$3" "${objects[@]}"
+}
+
+# ---- its tests
+
+run_tests() { # PROGRAM FILTER LOG
   (
     ulimit -v 8000000 -c 0
-    exec timeout $hang "$copy/build/tests/$1" --gtest_filter="$2"
-  ) >"$copy/build.tests.log" 2>&1
+    exec timeout $hang "$1" --gtest_filter="$2"
+  ) >"$3" 2>&1
 }
 
-tests_of() { # BINARY FILTER: their names
-  "$copy/build/tests/$1" --gtest_list_tests --gtest_filter="$2" |
-    awk '/^[^ ].*\./ { suite = $1; next } /^  / { print suite $1 }'
+tests_of() { # PROGRAM FILTER: their names
+  "$1" --gtest_list_tests --gtest_filter="$2" | awk '/^[^ ].*\./ { suite = $1; next } /^  / { print suite $1 }'
 }
 
 neighbours() { echo "$(header "$1" Passes)-$(header "$1" Fails)"; } # as a filter
 
-unmutated() { # builds all that is needed; every test that is named must pass
-  local name binary
-  (cd "$copy" && cmake --preset release -DWEIR_EXAMPLES=OFF) >"$copy/build.log" 2>&1 || { cat "$copy/build.log" && exit 1; }
-  # shellcheck disable=SC2046 # a list of words
-  build $(for name in "${names[@]}"; do header "$name" Binary; done | sort -u) ||
-    { tail -n 40 "$copy/build.log" && exit 1; }
+unmutated() { # every test that is named must pass
+  local name program
   for name in "${names[@]}"; do
-    binary=$(header "$name" Binary)
-    [[ -n $(tests_of "$binary" "$(header "$name" Fails)") ]] || die "$name.patch: 'Fails:' names no test of $binary"
-    run_tests "$binary" "$(header "$name" Fails):$(header "$name" Passes)" && continue
-    tail -n 40 "$copy/build.tests.log"
+    program=$build/tests/$(header "$name" Binary)
+    [[ -n $(tests_of "$program" "$(header "$name" Fails)") ]] || die "$name.patch: 'Fails:' names no test of $program"
+    run_tests "$program" "$(header "$name" Fails):$(header "$name" Passes)" "$work/tests.log" && continue
+    tail -n 40 "$work/tests.log"
     die "these tests fail without $name.patch; the tree must be sound before it is broken on purpose"
   done
 }
@@ -103,7 +139,7 @@ survived() { # NAME TEST
   echo "  to look at it: git apply tests/mutations/$1.patch, and git apply -R when you have seen it"
 }
 
-broke_more() { # NAME
+broke_more() { # LOG
   awk '
     /^\[ RUN      \]/ { last = $4 }
     /^\[       OK \]/ { last = "" }
@@ -111,54 +147,66 @@ broke_more() { # NAME
     END {
       for (test in failed) print "  also fails: " test
       if (last != "") print "  also crashes or hangs: " last
-    }' "$copy/build.tests.log" | sort
+    }' "$1" | sort
   echo "  what to do: make the mistake smaller, or move these tests from 'Passes:' to 'Fails:' when they guard"
   echo "  the same rule"
 }
 
-judge() { # NAME: prints what is wrong, and why in detail on the lines below
-  local binary test tests
-  binary=$(header "$1" Binary)
-  mapfile -t tests < <(tests_of "$binary" "$(header "$1" Fails)")
+judge() { # NAME PROGRAM LOG: prints what is wrong, and why in detail on the lines below
+  local test tests
+  mapfile -t tests < <(tests_of "$2" "$(header "$1" Fails)")
   for test in "${tests[@]}"; do
-    ! run_tests "$binary" "$test" && continue
+    ! run_tests "$2" "$test" "$3" && continue
     say "$1" SURVIVED "$test passes"
     survived "$1" "$test"
     return 1
   done
-  if ! run_tests "$binary" "$(neighbours "$1")"; then
+  if ! run_tests "$2" "$(neighbours "$1")" "$3"; then
     say "$1" FAILED "breaks more than its test"
-    broke_more "$1"
+    broke_more "$3"
     return 1
   fi
   verdict="by ${tests[0]}"
   [[ ${#tests[@]} == 1 ]] || verdict+=" and $((${#tests[@]} - 1)) more"
-  verdict+=", $(tests_of "$binary" "$(neighbours "$1")" | wc -l) others pass"
+  verdict+=", $(tests_of "$2" "$(neighbours "$1")" | wc -l) others pass"
 }
 
 mutate() { # NAME
-  local start=$SECONDS verdict='' good=1
-  if ! applies "$1" "$copy"; then
+  local start=$SECONDS verdict='' in=$work/$1 binary
+  binary=$(header "$1" Binary)
+  rm -rf "$in"
+  if ! applies "$1" "$root"; then
     say "$1" FAILED "does not apply any more"
     how_to_remake "$1"
     return 1
   fi
-  (cd "$copy" && git apply "$here/$1.patch")
-  if ! build "$(header "$1" Binary)"; then
-    say "$1" FAILED "does not compile: $(grep -m 1 -E 'error' "$copy/build.log" || true)"
+  copy_touched "$1" "$in"
+  if ! make_program "$1" "$binary" "$in" >"$in/build.log" 2>&1; then
+    say "$1" FAILED "does not compile: $(grep -m 1 -E 'error' "$in/build.log" || true)"
     how_to_remake "$1"
-    good=0
-  elif ! judge "$1"; then
-    good=0
+    return 1
   fi
-  (cd "$copy" && git apply -R "$here/$1.patch")
-  [[ $good == 1 ]] || return 1
+  judge "$1" "$in/$binary" "$in/tests.log" || return 1
+  rm -rf "$in"
   say "$1" caught "$verdict, $((SECONDS - start)) s"
+}
+
+one() { # NAME: what it says comes at once, so that those at the same time do not mix
+  local said rc=0
+  said=$(mutate "$1") || rc=1
+  echo "$said"
+  return $rc
 }
 
 command -v git >/dev/null || { echo "skipped: git is not installed; on Debian: apt-get install git" >&2 && exit 77; }
 check=0
-[[ ${1:-} != --check ]] || { check=1 && shift; }
+case ${1:-} in
+  --check) check=1 ;;
+  --one) build=$2 && one "$3" && exit 0 || exit 1 ;; # of ourselves
+  '') die "usage: run.sh BUILD [NAME...], or run.sh --check" ;;
+  *) build=$(cd "$1" && pwd -P) ;;
+esac
+shift
 names=("$@")
 if [[ ${#names[@]} == 0 ]]; then
   for file in "$here"/*.patch; do
@@ -171,13 +219,16 @@ for name in "${names[@]}"; do
 done
 [[ $check == 0 ]] || check_all
 
-synchronise
+rm -rf "$work"
+mkdir "$work"
+for binary in $(for name in "${names[@]}"; do header "$name" Binary; done | sort -u); do
+  ninja -C "$build" -t commands "$binary" >"$work/$binary.commands"
+done
+ninja -C "$build" -t deps >"$work/deps"
 start=$SECONDS
 unmutated
 say unmutated sound "all tests that are named pass, $((SECONDS - start)) s"
-failed=0
-for name in "${names[@]}"; do
-  mutate "$name" || failed=$((failed + 1))
-done
-echo "$((${#names[@]} - failed)) of ${#names[@]} mutations are caught"
-[[ $failed == 0 ]]
+rc=0
+printf '%s\n' "${names[@]}" | xargs -P "${DEV_JOBS:-$(nproc)}" -I NAME "${BASH_SOURCE[0]}" --one "$build" NAME | tee "$work/said" || rc=1
+echo "$(grep -cE '^[^ ]+ +caught ' "$work/said" || true) of ${#names[@]} mutations are caught, $((SECONDS - start)) s"
+exit $rc
