@@ -64,6 +64,11 @@ public:
   };
   /// Loop only.
   returned take();
+  /// What `take` would take, left there. Any thread.
+  returned peek() const {
+    return {bytes_.load(std::memory_order_relaxed), messages_.load(std::memory_order_relaxed),
+            reply_bytes_.load(std::memory_order_relaxed)};
+  }
   /// From how much on the loop wants to hear of it; with 0 (the session is gone, closing or blocked) of
   /// everything. Loop only; what is there already is not told again: take() it afterwards.
   void wake_at(uint64_t bytes, uint64_t messages) {
@@ -95,6 +100,10 @@ public:
   caf::strong_actor_ptr back() const { return caf::actor_cast<caf::strong_actor_ptr>(back_); }
   void set_back(caf::weak_actor_ptr s) { back_ = std::move(s); }
 
+  /// What comes on this stream leaves on an outlet of its own (`gate::pair_with`). Any thread.
+  void pair() { paired_.store(true, std::memory_order_relaxed); }
+  bool paired() const { return paired_.load(std::memory_order_relaxed); }
+
   /// Cleared by the loop when it has taken this account from its port.
   void unlist() { listed_.store(0, std::memory_order_seq_cst); }
 
@@ -111,6 +120,7 @@ private:
   const std::shared_ptr<credit_port> port_;
   std::atomic<uint32_t> refs_{1};
   std::atomic<uint8_t> listed_{0};
+  std::atomic<bool> paired_{false};
   std::atomic<uint64_t> wake_bytes_{0}, wake_messages_{0};
   /// By the slot of a call the generation that was cancelled last, which is never 0; made when there is one.
   std::atomic<std::atomic<uint16_t>*> cancelled_{nullptr};

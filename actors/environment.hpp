@@ -12,6 +12,7 @@
 
 namespace weir::actors {
 
+class cycle_watch;
 class loop;
 
 result<std::unique_ptr<net::listener>> listen_on_socket(
@@ -48,6 +49,8 @@ struct environment {
 
   /// Why things went wrong; without a word unless the node says otherwise.
   std::shared_ptr<journal> log = std::make_shared<journal>();
+  /// Looks for actors that wait in a circle; null: nobody does (`stall-limit` 0).
+  std::shared_ptr<cycle_watch> cycles;
 
   /// Counters for people, any thread. `node_stats` has them.
   struct counters {

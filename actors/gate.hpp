@@ -64,6 +64,11 @@ public:
     return net::time_point{net::duration{since_.load(std::memory_order_relaxed)}};
   }
 
+  /// What leaves here comes in on the stream of that session (`id` of the actor) alone, and nothing else
+  /// waits for it.
+  void pair_with(uint64_t session) { paired_with_.store(session, std::memory_order_relaxed); }
+  uint64_t paired_with() const { return paired_with_.load(std::memory_order_relaxed); } ///< 0: none
+
   // ---- by the session, on its loop
   void open(uint32_t id) { session_id_.store(id, std::memory_order_release); }
   void publish(const net::position& limit) {
@@ -91,6 +96,7 @@ private:
   std::atomic<bool> waiting_{false}, over_{false};
   failure why_; // written once, before over_
   std::atomic<int64_t> since_{0};
+  std::atomic<uint64_t> paired_with_{0};
 };
 
 } // namespace weir::actors

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "actors/cycle_watch.hpp"
+
 namespace weir::actors {
 
 namespace {
@@ -27,6 +29,7 @@ local_conversation::local_conversation(session& s, const found_service& f, uint6
 }
 
 local_conversation::~local_conversation() {
+  delist();
   session_.loop_.forget(*this);
   if (timer_)
     session_.loop_.cancel(timer_);
@@ -40,7 +43,19 @@ failure local_conversation::start() {
         fmt::format("the budget has no {} bytes left for a session (budget-bytes, ration)", ration_.bytes)};
   session_.account_->wake_at_share_of(ration_);
   publish();
+  enlist();
   return {};
+}
+
+/// Whoever looks for cycles looks at it.
+void local_conversation::enlist() {
+  if (session_.loop_.local_sessions.insert(&session_).second && session_.env_->cycles)
+    session_.env_->cycles->begins();
+}
+
+void local_conversation::delist() {
+  if (session_.loop_.local_sessions.erase(&session_) > 0 && session_.env_->cycles)
+    session_.env_->cycles->ends();
 }
 
 void local_conversation::carry(ask& a, const caf::strong_actor_ptr& from) {
@@ -289,6 +304,7 @@ void local_conversation::finish_if_done() {
 }
 
 void local_conversation::end(const failure& why) {
+  delist();
   end_of_round();
   for (uint32_t slot = 0; slot < calls_.size(); ++slot)
     if (auto& c = calls_[slot]; c.open) {

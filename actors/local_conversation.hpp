@@ -22,6 +22,7 @@ public:
   void end_of_round() override;
 
 private:
+  friend class cycle_watch;
   friend class onlooker;
   struct call {
     caf::strong_actor_ptr who;
@@ -45,6 +46,8 @@ private:
   void close_call(call& c, uint32_t slot, reply r);
   void expire();
   void publish();
+  void enlist();
+  void delist();
   void finish_if_done();
   void touch();
 

@@ -94,6 +94,7 @@ public:
   /// The dialling endpoints of this loop, by uri, and its live sessions and links. Loop only.
   std::unordered_map<std::string, caf::actor> endpoints;
   std::unordered_set<session*> sessions;
+  std::unordered_set<session*> local_sessions; ///< of them, those to services of this node
   std::unordered_map<link*, caf::actor> links;
   /// Credit of a session that is gone returns to the budget.
   void give_back(const account::returned& r);

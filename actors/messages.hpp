@@ -172,6 +172,11 @@ struct undelivered_note {
   std::shared_ptr<teller> about;
 };
 
+/// To an actor that sessions lead to, behind what they brought: it has got to here.
+struct mailbox_mark {
+  std::shared_ptr<std::atomic<bool>> through;
+};
+
 /// To a session: its user is done with it.
 struct close_session {};
 /// To a session: its user gives it up, at once and for a reason that the other side is told.
@@ -261,6 +266,7 @@ CAF_ADD_TYPE_ID(weir, (weir::actors::lent))
 CAF_ADD_TYPE_ID(weir, (weir::actors::retry_call))
 CAF_ADD_TYPE_ID(weir, (weir::actors::wake_up))
 CAF_ADD_TYPE_ID(weir, (weir::actors::rows_arrived))
+CAF_ADD_TYPE_ID(weir, (weir::actors::mailbox_mark))
 CAF_END_TYPE_ID_BLOCK(weir)
 
 WEIR_LOCAL_MESSAGE(weir::actors::ask)
@@ -284,3 +290,4 @@ WEIR_LOCAL_MESSAGE(weir::actors::lent)
 WEIR_LOCAL_MESSAGE(weir::actors::retry_call)
 WEIR_LOCAL_MESSAGE(weir::actors::wake_up)
 WEIR_LOCAL_MESSAGE(weir::actors::rows_arrived)
+WEIR_LOCAL_MESSAGE(weir::actors::mailbox_mark)

@@ -123,6 +123,7 @@ public:
   void collect();
 
 private:
+  friend class cycle_watch;
   friend class local_conversation;
   friend class onlooker;
   enum class stage : uint8_t { unbound, opening, remote, local, over };

@@ -53,6 +53,7 @@ constexpr named names[] = {
     {errc::io_error, "io_error"},
     {errc::shutting_down, "shutting_down"},
     {errc::slow_handler, "slow_handler"},
+    {errc::wait_cycle, "wait_cycle"},
 };
 } // namespace
 

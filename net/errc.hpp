@@ -62,6 +62,7 @@ enum class errc : uint8_t {
   io_error = 64,
   shutting_down = 65,
   slow_handler = 66, ///< a handler held its loop for longer than `slow-handler`; nothing has failed
+  wait_cycle = 67,   ///< actors have waited for each other's credit for `stall-limit`; nothing has failed
 };
 
 /// The name of `e` as it stands above, or "errc 77" for a number that this version does not know.

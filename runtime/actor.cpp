@@ -281,6 +281,8 @@ actor::actor(caf::actor_config& cfg) : pinnable(cfg), core_(std::make_unique<det
       core_->on_retry(again->token);
     else if (auto* w = content_as<actors::wake_up>(c))
       core_->on_wake_up(w->sleeper);
+    else if (auto* m = content_as<actors::mailbox_mark>(c))
+      m->through->store(true);
   });
 }
 

@@ -16,6 +16,7 @@ namespace weir::detail {
 struct ground {
   net::loop_options loop;
   net::node_id id;
+  uint32_t io_threads = 1; ///< loops
   /// Changes what the node has made of its options: how it dials and listens, and what a test of weir itself
   /// needs beyond what options allow.
   std::function<void(actors::environment&)> adjust;

@@ -10,6 +10,7 @@
 #include <weir/node.hpp>
 
 #include "actors/credit_manager.hpp"
+#include "actors/cycle_watch.hpp"
 #include "actors/dispatcher.hpp"
 #include "actors/endpoint.hpp"
 #include "actors/link.hpp"
@@ -181,6 +182,9 @@ node::node(caf::actor_system& sys, node_options o, detail::ground* g)
         });
       });
   }
+  if (s.options.stall_limit.count() > 0)
+    s.env->cycles = std::make_shared<actors::cycle_watch>(
+        actors::cycle_watch::options{s.options.stall_limit, s.options.log_period}, s.env->log, s.loops);
   if (g) {
     g->env = s.env;
     g->loops = s.loops;

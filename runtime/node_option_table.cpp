@@ -81,6 +81,8 @@ constexpr node_option table[] = {
 
     {"slow-handler", &o::slow_handler, shape::time,
      "a handler that holds its loop for longer is reported; 0: none is", 0, hour},
+    {"stall-limit", &o::stall_limit, shape::time,
+     "actors that wait in a circle for credit for so long are reported; 0: none are", 0, hour},
     {"log-level", &o::log_level, shape::level, "what goes to stderr"},
     {"log-period", &o::log_period, shape::time, "a reason is written at most once in so long", 100 * ms,
      hour},

@@ -125,6 +125,15 @@ void outlet_core::abort(failure why) {
   put(p.handle, nullptr, actors::abort_session{std::move(why)}); // not from an actor that may be dying
 }
 
+void outlet_core::pair_with(const inlet_core& in) {
+  auto* from = static_cast<actors::account*>(in.from);
+  auto session = from->back();
+  if (!session)
+    return; // over: nobody waits for it any more
+  parts_->gate->pair_with(session->id());
+  from->pair();
+}
+
 capnp::AnyPointer::Reader outlet_core::query() const { return parts_->query.body(); }
 
 bool outlet_core::ask(outlet_waiter& w) {

@@ -17,8 +17,8 @@ constexpr uint16_t usual_port = 7000;
 constexpr uint64_t usual_budget_bytes = 64 << 20, usual_outbound_bytes = 16 << 20;
 
 /// What the node makes of its options must not depend on the machine that the test runs on.
-node_options settled(const std::string& name, node_options o) {
-  o.io_threads = 1;
+node_options settled(const std::string& name, node_options o, uint32_t loops) {
+  o.io_threads = loops;
   if (o.name.empty())
     o.name = name;
   if (o.budget_bytes == 0)
@@ -78,7 +78,7 @@ node& network::add(const std::string& name, node_options o,
   };
   change(g);
   w->add_place(name);
-  made->node = weir::detail::node_on_ground::make(system_, settled(name, std::move(o)), g);
+  made->node = weir::detail::node_on_ground::make(system_, settled(name, std::move(o), g.io_threads), g);
   members_.push_back(std::move(made));
   return *members_.back()->node;
 }
@@ -208,6 +208,10 @@ std::string network::leftovers() const {
     uint64_t unconsumed = 0;
     for (auto& l : m->ground.loops)
       unconsumed += l->unconsumed_bytes;
+    for (auto& r : s.reasons)
+      if (r.code == errc::wait_cycle)
+        all += fmt::format("{}: actors waited for each other's credit in a circle, found {} times\n", m->name,
+                           r.times);
     if (s.liability - s.pinned == s.base_line && s.outbound == 0 && unconsumed == 0)
       continue;
     all += fmt::format(

@@ -7,6 +7,7 @@
 #include <weir/relay.hpp>
 #include <weir/task.hpp>
 
+#include "tests/support/funnel.hpp"
 #include "tests/support/shop.hpp"
 #include "tests/support/virtual_nodes.hpp"
 
@@ -188,62 +189,31 @@ TEST_F(Relay, ARingOfForwardersDeliversEverything) { // R8
   }
 }
 
-/// The wrong way: one outlet for its own messages and for those that it passes on. An item with data has a
-/// hop to go.
-class funnel : public weir::sink<Item> {
-public:
-  funnel(caf::actor_config& cfg, std::shared_ptr<ref<Item>> next, uint64_t* arrived)
-      : sink(cfg), next_(std::move(next)), arrived_(arrived) {}
-  void begin() {
-    out_.emplace(this, *next_);
-    out_->on_credit([this] { go_on(); });
-  }
-  void on_message(weir::inlet<Item> from, Item::Reader item) override {
-    if (item.getData().size() == 0)
-      ++*arrived_;
-    else if (!waiting_.empty() || !pass_on())
-      waiting_.push_back(from.lease());
-  }
-
-private:
-  bool pass_on() {
-    return out_->offer([](Item::Builder) {});
-  }
-  void go_on() {
-    while (!waiting_.empty() && pass_on())
-      waiting_.pop_front();
-    while (sent_ < ring_messages && out_->offer([](Item::Builder b) { b.initData(20); }))
-      ++sent_;
-  }
-
-  std::shared_ptr<ref<Item>> next_;
-  uint64_t* arrived_;
-  std::optional<weir::outlet<Item>> out_;
-  std::deque<weir::held<Item>> waiting_;
-  uint64_t sent_ = 0;
-};
-
 TEST_F(Relay, ARingWhoseForwardersShareAnOutletStopsWhichIsWhyThereIsARelay) { // R8, broken on purpose
-  std::array<uint64_t, 3> arrived{};
-  std::array<std::shared_ptr<ref<Item>>, 3> next;
-  std::array<caf::actor, 3> funnels;
+  cycle_on_purpose = true;
+  std::array<funnel_state<Item>, 3> states;
+  auto name = [](size_t i) { return "funnel" + std::to_string(i % 3); };
+  for (size_t i = 0; i < 3; ++i)
+    serve<Item>(server(), name(i), spawn<funnel<Item>>(server(), &states[i]));
+  std::array<course, 3> starts;
   for (size_t i = 0; i < 3; ++i) {
-    next[i] = std::make_shared<ref<Item>>();
-    funnels[i] = spawn<funnel>(server(), next[i], &arrived[i]);
-    serve<Item>(server(), "funnel" + std::to_string(i), funnels[i]);
+    states[i].own_messages = ring_messages;
+    states[i].next = lookup_here<Item>(name(i + 1));
   }
-  for (size_t i = 0; i < 3; ++i) {
-    *next[i] = lookup_here<Item>("funnel" + std::to_string((i + 1) % 3));
-    server().loop->post(
-        [raw = static_cast<funnel*>(caf::actor_cast<caf::abstract_actor*>(funnels[i]))] { raw->begin(); });
-  }
+  for (size_t i = 0; i < 3; ++i)
+    start(spawn<customer>(server()), lookup_here<Item>(name(i)), 1, starts[i]);
+  auto delivered = [&] {
+    return std::accumulate(states.begin(), states.end(), uint64_t{0},
+                           [](uint64_t n, auto& s) { return n + s.arrived; });
+  };
   advance(1s);
-  auto delivered = std::accumulate(arrived.begin(), arrived.end(), uint64_t{0});
-  EXPECT_LT(delivered, 3 * ring_messages / 2);
+  auto before = delivered();
+  EXPECT_LT(before, 3 * ring_messages / 2);
   advance(10s);
-  EXPECT_EQ(std::accumulate(arrived.begin(), arrived.end(), uint64_t{0}), delivered); // for ever
-  for (auto& n : next)
-    *n = {};
+  EXPECT_EQ(delivered(), before); // for ever
+  for (auto& s : states)
+    s = {};
+  shut_down(); // what the funnels see goes now
 }
 
 } // namespace

@@ -275,6 +275,7 @@ TEST_F(Config, NamesWrongValuesAndTheirSource) {
   expect_error({"--sessions-max=1.5"}, "--sessions-max: '1.5' is not a whole number");
   expect_error({"--log-level=loud"}, "--log-level: 'loud' is none of off, error, warning, info or debug");
   expect_error({"--log-period=1ms"}, "--log-period: 1ms is out of range (100ms to 1h)");
+  expect_error({"--stall-limit=2h"}, "--stall-limit: 2h is out of range (0 to 1h)");
   expect_error({"--weir.spin=20"}, "--weir.spin: '20' is not a time such as 20us, 5ms, 2s or 1min");
   expect_error({"--listen=tcp://a"}, "--listen: 'tcp://a': the port is missing");
   expect_file_error("[weir]\nspin = 2ms\n", "FILE:2: spin: 2ms is out of range (0 to 1ms)");

@@ -22,7 +22,7 @@ class virtual_nodes : public ::testing::Test {
 protected:
   struct node_under_test {
     weir::node* node = nullptr;
-    std::shared_ptr<actors::loop> loop;
+    std::shared_ptr<actors::loop> loop; ///< the first one
     std::shared_ptr<actors::environment> env;
     std::vector<std::shared_ptr<actors::held_allowance>> allowances;
     std::vector<caf::actor> kept;
@@ -38,6 +38,11 @@ protected:
   net::ration_options ration{64 << 10, 512, 4};
   uint64_t budget_bytes = 64 << 20, reserve_bytes = 8 << 20, send_buffer_messages = 4096;
   net::link_options link_settings;
+  std::chrono::nanoseconds stall_limit = std::chrono::seconds{1};
+  uint32_t loops = 1;                       ///< of each node
+  std::shared_ptr<actors::journal> journal; ///< of both, instead of one that writes to stderr
+  /// Actors are to wait for each other in a circle; else none may.
+  bool cycle_on_purpose = false;
 
   node_under_test& server() { return start(server_, "server"); }
   node_under_test& client() { return start(client_, "client"); }
@@ -91,11 +96,23 @@ protected:
     advance(std::chrono::milliseconds{50});
     EXPECT_EQ(net_->leftovers(), "");
   }
+  /// How often a node has said that actors wait for each other in a circle.
+  static uint64_t wait_cycles(node_under_test& n) {
+    for (auto& r : n.env->log->reasons())
+      if (r.code == errc::wait_cycle)
+        return r.times;
+    return 0;
+  }
   void shut_down() {
+    for (auto* n : {&server_, &client_}) {
+      auto found = n->node && !cycle_on_purpose ? wait_cycles(*n) : 0;
+      EXPECT_EQ(found, 0u) << "actors of a node wait for each other in a circle";
+    }
     for (auto* n : {&server_, &client_})
       for (auto& a : std::exchange(n->kept, {}))
         send_exit(caf::actor_cast<caf::strong_actor_ptr>(a), caf::exit_reason::user_shutdown);
-    run();
+    if (net_)
+      run();
     server_ = client_ = {};
     net_.reset();
   }
@@ -120,6 +137,7 @@ private:
     o.listen = {"tcp://" + name + ":7000"};
     if (name == "server")
       o.listen.emplace_back("tcp://another:7000");
+    o.stall_limit = stall_limit;
     n.node = &testing::detail::insides::add(*net_, name, o, [this](detail::ground& g) { change(g); });
     auto& inside = testing::detail::insides::of(*net_, name);
     n.loop = inside.loops.front();
@@ -129,6 +147,7 @@ private:
   }
   /// Also to what the checks of `node_options` would not let pass.
   void change(detail::ground& g) {
+    g.io_threads = loops;
     g.budget = {budget_bytes, reserve_bytes};
     g.adjust = [this, usual = g.adjust](actors::environment& e) {
       usual(e);
@@ -137,6 +156,8 @@ private:
       e.link.node = id;
       e.ration = ration;
       e.send_buffer_messages = send_buffer_messages;
+      if (journal)
+        e.log = journal;
     };
   }
 

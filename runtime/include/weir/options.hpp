@@ -186,6 +186,12 @@ struct node_options {
   /// (`slow_handler`): while it runs, all links of its loop wait. 0: none is. Range 0 to 1 h.
   duration slow_handler = std::chrono::milliseconds{10};
 
+  /// Actors of this node that have waited in a circle for each other's credit for so long are counted and
+  /// reported by name (`wait_cycle`), at the latest a quarter of it later: forwarders that share an outlet
+  /// (rule R8), which no time heals. Nothing is ended. 0: nobody looks. Range 0 to 1 h. Shorter finds them
+  /// sooner, and takes for one what leases for other reasons for so long.
+  duration stall_limit = std::chrono::seconds{10};
+
   /// What the node writes to stderr: `off`, `error`, `warning`, `info` (links too) or `debug` (refused calls,
   /// too). Whatever the level, every reason is counted: `node_stats`, `weir probe`.
   weir::log_level log_level = weir::log_level::warning;

@@ -83,7 +83,9 @@ protected:
 
 private:
   struct pair {
-    pair(actor* self, const ref<Out>& next, inlet<In> from) : in(from), out(self, next) {}
+    pair(actor* self, const ref<Out>& next, inlet<In> from) : in(from), out(self, next) {
+      out.pair_with(from);
+    }
     std::optional<inlet<In>> in; // until it has ended
     outlet<Out> out;
     std::deque<held<In>> waiting; // at most the ration of the stream that they came on

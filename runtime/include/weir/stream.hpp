@@ -7,6 +7,7 @@ namespace weir {
 
 namespace detail {
 
+class inlet_core;
 class outlet_core;
 
 /// A coroutine that waits for news of an outlet; it lives in the frame of that coroutine.
@@ -46,6 +47,7 @@ public:
   void on_end(std::function<void(uint64_t)> ok, std::function<void(const failure&)> bad);
   /// True: what `w` waits for is there, and it is filled.
   bool ask(outlet_waiter& w);
+  void pair_with(const inlet_core& in);
   /// The parameters of the request that the rows answer; valid as long as this lives.
   capnp::AnyPointer::Reader query() const;
   struct parts;
@@ -95,6 +97,9 @@ private:
   detail::outlet_core* outlet_;
 };
 
+template <class T>
+class inlet;
+
 /// Where an actor streams messages of type T into: a session of its own, under credit. Owned by the actor it
 /// is made for and used on it only. When it goes (or its actor ends) without `close`, the stream is aborted,
 /// so that nobody takes a part for the whole. The outlet that a handler of `on_stream` is given streams back
@@ -139,6 +144,14 @@ public:
     return closing_outlet{*core_};
   }
 
+  /// Says that what comes on `in` leaves here and nowhere else, and nothing else does (rule R8), as
+  /// `weir::relay` does it. Who looks for actors that wait for each other in a circle (`stall-limit`) then
+  /// knows that `in` waits for this outlet only, and for no other of the same actor. Changes nothing else.
+  template <class In>
+  void pair_with(const inlet<In>& in) {
+    core_->pair_with(in.core());
+  }
+
   /// Gives the stream up: what is under way is dropped, and the sink's `on_ended` gets `why` (code and text).
   /// What a forwarder does whose own input was lost, so that nobody takes a part for the whole.
   void abort(failure why) { core_->abort(std::move(why)); }
@@ -167,6 +180,9 @@ public:
   held<T> lease() { return held<T>{core_->lease()}; }
   /// Gives the stream up: its producer's `on_failure` gets `why`, and so does our `on_ended`.
   void abort(failure why) { core_->abort(std::move(why)); }
+
+  // ---- for weir
+  const detail::inlet_core& core() const { return *core_; }
 
 private:
   detail::inlet_core* core_;

@@ -153,9 +153,10 @@ public:
 
   // ---- what is left
 
-  /// Empty when every node owes and keeps as much as with no session at all (`node_stats::base_line`), else
-  /// one line for each that does not, and the seed. Streams and refs must be gone; what the last ones gave
-  /// back may be on its way for some milliseconds.
+  /// Empty when every node owes and keeps as much as with no session at all (`node_stats::base_line`), and no
+  /// actors of a node have waited for each other's credit in a circle (`stall-limit`); else one line for each
+  /// of which that is not true, and the seed. Streams and refs must be gone; what the last ones gave back may
+  /// be on its way for some milliseconds.
   std::string leftovers() const;
 
 private:
