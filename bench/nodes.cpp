@@ -8,6 +8,7 @@
 
 #include <weir/main.hpp>
 
+#include "actors/snapshot.capnp.h"
 #include "bench/messages.hpp"
 #include "runtime/program/commands.hpp"
 
@@ -17,6 +18,7 @@ namespace {
 
 struct node_setting {
   const char *name, *shape, *help;
+  const char* standard = ""; ///< where it is not the node's own default
 };
 
 /// Options of a node that change what is measured.
@@ -34,14 +36,17 @@ constexpr std::array<node_setting, weir_setup::setting_count> node_settings{{
     {"spin", "TIME", "how long an idle loop looks for work before it sleeps"},
     {"io-threads", "N", "loops"},
     {"caf.scheduler.max-threads", "N", "threads of CAF's scheduler"},
+    {"stall-limit", "TIME", "actors that wait in a circle for credit for so long fail the run", "1s"},
 }};
 
 /// As the command line of a node.
 std::vector<std::string> node_words(const weir_setup& setup) {
   std::vector<std::string> words;
-  for (std::size_t i = 0; i < node_settings.size(); ++i)
-    if (!setup.settings.at(i).empty())
-      words.push_back(fmt::format("--{}={}", node_settings.at(i).name, setup.settings.at(i)));
+  for (std::size_t i = 0; i < node_settings.size(); ++i) {
+    const auto& s = node_settings.at(i);
+    if (std::string value = setup.settings.at(i).empty() ? s.standard : setup.settings.at(i); !value.empty())
+      words.push_back(fmt::format("--{}={}", s.name, value));
+  }
   return words;
 }
 
@@ -128,5 +133,25 @@ client_node::client_node(const weir_setup& setup)
       on_loop_(setup.placement != "scheduler"),
       system_(*config_),
       node_(system_, client_options(*config_)) {}
+
+void check_wait_cycles(client_node& client, const std::string& server) {
+  using look = weir::method<&snapshot::Prober::Client::lookRequest>;
+  const auto reason = to_string(errc::wait_cycle);
+  std::uint64_t here = 0, there = 0;
+  for (const auto& r : client.node().stats().reasons)
+    here += r.code == errc::wait_cycle ? r.times : 0;
+  ask<look>(
+      client, client.node().lookup<snapshot::Prober>("weir.probe", server),
+      [](look::args to) { to.setSessionsMax(1); },
+      [&](look::result r) {
+        for (auto each : r.getNode().getReasons())
+          there += each.getReason() == reason.c_str() ? each.getTimes() : 0;
+      });
+  if (here + there > 0)
+    throw bench_error(
+        fmt::format("{}: actors have waited for each other's credit in a circle, found {} times at "
+                    "the client and {} times at the server; stderr has their names",
+                    reason, here, there));
+}
 
 } // namespace weir::bench

@@ -28,7 +28,7 @@ struct weir_setup {
   std::string placement = {};   ///< of services and clients: loop or scheduler; empty: both are run
   std::string serve, connect;   ///< on two hosts: the server's address
   std::string with_raw = "yes"; ///< or no
-  static constexpr std::size_t setting_count = 13;
+  static constexpr std::size_t setting_count = 14;
   std::array<std::string, setting_count> settings; ///< of the nodes on both sides; empty: the node's default
 
   weir_setup() = default;
@@ -76,6 +76,10 @@ private:
   caf::actor_system system_;
   weir::node node_;
 };
+
+/// bench_error when actors of the client's node, or of the one at `server`, have waited for each other's
+/// credit in a circle: what was measured then is not what weir does.
+void check_wait_cycles(client_node& client, const std::string& server);
 
 /// Makes one call and ends.
 template <class Method>

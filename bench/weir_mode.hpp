@@ -102,6 +102,7 @@ int run_weir_mode(const weir_mode<Shape, Result>& mode, int argc, char** argv, R
     shared_page page(shared_page::inherited{});
     client_node node(setup);
     mode.client(node, part.address, shape, page.state());
+    check_wait_cycles(node, part.address);
     return 0;
   }
   return measure(mode, shape, setup, json);

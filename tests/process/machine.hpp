@@ -45,13 +45,33 @@ public:
   }
 };
 
-/// A node, its actor system, and an actor that calls for the test.
+/// How often that was the reason.
+inline uint64_t times(const node_stats& s, errc code) {
+  for (auto& r : s.reasons)
+    if (r.code == code)
+      return r.times;
+  return 0;
+}
+
+/// A node, its actor system, and an actor that calls for the test. At its end no actors may have waited for
+/// each other in a circle, unless the test has said that they are to.
 class machine {
 public:
   explicit machine(node_options o = {}) : config_(make_config()), system_(*config_) {
+    if (o.stall_limit == node_options{}.stall_limit)
+      o.stall_limit = std::chrono::seconds{1};
     node_ = std::make_unique<weir::node>(system_, std::move(o));
     hand_ = node_->spawn<hand>();
   }
+  ~machine() {
+    if (!cycle_on_purpose) {
+      EXPECT_EQ(times(node_->stats(), errc::wait_cycle), 0u);
+    }
+  }
+  machine(const machine&) = delete;
+  machine& operator=(const machine&) = delete;
+  bool cycle_on_purpose = false;
+
   static node_options listening(std::string uri = "tcp://127.0.0.1:0") {
     node_options o;
     o.listen = {std::move(uri)};
@@ -172,14 +192,6 @@ private:
 
 inline auto data_of(size_t bytes) {
   return [bytes](auto args) { args.initData(static_cast<unsigned>(bytes)); };
-}
-
-/// How often that was the reason.
-inline uint64_t times(const node_stats& s, errc code) {
-  for (auto& r : s.reasons)
-    if (r.code == code)
-      return r.times;
-  return 0;
 }
 
 /// What a sink has seen, for any thread.

@@ -1,5 +1,6 @@
 #include "tests/support/process.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -35,17 +36,21 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return all;
 }
 
+constexpr const char* stall_limit = "WEIR_STALL_LIMIT";
+
 std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& variables) {
   std::vector<std::string> all;
   for (auto& [name, value] : variables)
     all.push_back(name + "=" + value);
+  auto has = [&](std::string_view name) {
+    return std::any_of(variables.begin(), variables.end(), [&](auto& v) { return v.first == name; });
+  };
+  if (!has(stall_limit) && !getenv(stall_limit))
+    all.push_back(stall_limit + std::string{"=1s"});
   for (char** e = environ; *e; ++e) {
     std::string_view entry{*e};
     auto name = entry.substr(0, entry.find('='));
-    bool replaced = false;
-    for (auto& v : variables)
-      replaced = replaced || v.first == name;
-    if (!replaced)
+    if (!has(name))
       all.emplace_back(entry);
   }
   return all;
@@ -179,6 +184,8 @@ process::ending process::end(limit within) {
     status_ = -1;
     ADD_FAILURE() << name_ << " did not end within " << within.count() << " ms";
   }
+  if (!cycle_on_purpose && err_text_.find("wait_cycle") != std::string::npos)
+    ADD_FAILURE() << name_ << " says: " << err_text_;
   return {*status_, std::exchange(out_text_, {}), std::exchange(err_text_, {})};
 }
 

@@ -27,7 +27,9 @@ public:
   /// Of setrlimit: the resource and what it may have.
   using resource_limits = std::vector<std::pair<int, uint64_t>>;
 
-  /// Starts `words[0]` with the environment of the test and `variables` on top, within `limits`.
+  /// Starts `words[0]` with the environment of the test and `variables` on top, within `limits`. Actors of its
+  /// nodes that wait in a circle for a second are found (WEIR_STALL_LIMIT), and what it says of them is a
+  /// failure of the test.
   explicit process(std::vector<std::string> words,
                    const std::vector<std::pair<std::string, std::string>>& variables = {},
                    const resource_limits& limits = {});
@@ -36,6 +38,7 @@ public:
   process& operator=(const process&) = delete;
 
   pid_t pid() const { return pid_; }
+  bool cycle_on_purpose = false; ///< its actors are to wait in a circle
 
   /// The next line of its stdout, without its end. Empty when it ends, or says nothing until the limit.
   std::optional<std::string> line(limit within = patience);
