@@ -8,9 +8,9 @@
 
 #include <weir/main.hpp>
 
-#include "actors/snapshot.capnp.h"
 #include "bench/messages.hpp"
 #include "runtime/program/commands.hpp"
+#include "runtime/program/reasons.hpp"
 
 namespace weir::bench {
 
@@ -135,23 +135,18 @@ client_node::client_node(const weir_setup& setup)
       node_(system_, client_options(*config_)) {}
 
 void check_wait_cycles(client_node& client, const std::string& server) {
-  using look = weir::method<&snapshot::Prober::Client::lookRequest>;
-  const auto reason = to_string(errc::wait_cycle);
-  std::uint64_t here = 0, there = 0;
+  std::uint64_t here = 0;
   for (const auto& r : client.node().stats().reasons)
     here += r.code == errc::wait_cycle ? r.times : 0;
-  ask<look>(
-      client, client.node().lookup<snapshot::Prober>("weir.probe", server),
-      [](look::args to) { to.setSessionsMax(1); },
-      [&](look::result r) {
-        for (auto each : r.getNode().getReasons())
-          there += each.getReason() == reason.c_str() ? each.getTimes() : 0;
-      });
-  if (here + there > 0)
+  const auto there = program::times_at(client.node(), server, errc::wait_cycle);
+  if (!there)
+    throw bench_error(
+        fmt::format("the server does not say what it has counted: {}", to_string(there.error())));
+  if (here + *there > 0)
     throw bench_error(
         fmt::format("{}: actors have waited for each other's credit in a circle, found {} times at "
                     "the client and {} times at the server; stderr has their names",
-                    reason, here, there));
+                    to_string(errc::wait_cycle), here, *there));
 }
 
 } // namespace weir::bench

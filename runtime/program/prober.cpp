@@ -7,6 +7,8 @@
 
 #include <weir/main.hpp>
 
+#include "runtime/program/reasons.hpp"
+
 namespace weir::program {
 
 namespace {
@@ -38,17 +40,29 @@ private:
   std::shared_ptr<std::promise<result<seen_node>>> done_;
 };
 
-} // namespace
-
-result<seen_node> prober::look(const std::string& uri) {
+result<seen_node> look_through(node& by, const std::string& uri) {
   auto done = std::make_shared<std::promise<result<seen_node>>>();
   auto answer = done->get_future();
   try {
-    node_.spawn<asker>(node_.lookup<snapshot::Prober>("weir.probe", uri), done);
+    by.spawn<asker>(by.lookup<snapshot::Prober>("weir.probe", uri), done);
   } catch (const std::invalid_argument& e) {
     return {errc::bad_uri, e.what()};
   }
   return answer.get();
+}
+
+} // namespace
+
+result<seen_node> prober::look(const std::string& uri) { return look_through(node_, uri); }
+
+result<uint64_t> times_at(node& by, const std::string& uri, errc why) {
+  auto seen = look_through(by, uri);
+  if (!seen)
+    return seen.error();
+  uint64_t times = 0;
+  for (auto each : seen->get().getReasons())
+    times += each.getReason() == to_string(why).c_str() ? each.getTimes() : 0;
+  return times;
 }
 
 std::string advice(const std::string& uri, const failure& why) {

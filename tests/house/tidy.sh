@@ -63,7 +63,7 @@ layers() {
       may["program"] = "net actors runtime weir program commands services"
       may["public"] = "weir"                # what is installed
       may["examples"] = "weir examples"
-      may["bench"] = "weir bench commands services" # the program calls it through commands.hpp; it measures services
+      may["bench"] = "weir bench commands services" # the program calls it through commands.hpp; it measures services, asks them
       may["tests"] = "net actors runtime weir program commands services bench examples tests"
       core = "^net/(frame|mux|ration|ledger|calls|schedule|reassembly|control|session)(_[a-z_]+)?\\.[ch]pp$"
       io = "^(boost/asio|asio|caf/|thread$|future$|stop_token$|ctime$|time\\.h$" \
@@ -98,6 +98,7 @@ layers() {
       includes[path] = includes[path] " " home
       if (target ~ /^runtime\/program\//) to = "program"
       if (target == "runtime/program/commands.hpp") to = "commands"
+      if (target == "runtime/program/reasons.hpp") to = "services"
       if (target ~ /^runtime\/program\/services\.(hpp|capnp\.h)$/) to = "services"
       if (path in is_exported && to == "weir" && !allowed(folder(path), folder(home))) {
         report(path, FNR, folder(path) " may not include " target) # also a bridge must not lead upward

@@ -21,7 +21,7 @@ clean_tree() { # what every rule allows
   file runtime/node.cpp '#include <weir/node.hpp>' '#include "actors/link.hpp"' '#include "net/mux.hpp"'
   file runtime/program/main.cpp '#include "runtime/program/commands.hpp"' '#include "runtime/program/verb.hpp"'
   file bench/load.hpp '#include <weir/node.hpp>' '#include "bench/load.capnp.h"' '#include "runtime/program/commands.hpp"' \
-    '#include "runtime/program/services.hpp"' '#include "runtime/program/services.capnp.h"'
+    '#include "runtime/program/services.hpp"' '#include "runtime/program/reasons.hpp"' '#include "runtime/program/services.capnp.h"'
   file examples/a/a.cpp '#include "a.capnp.h"' '#include <weir/node.hpp>'
   file tests/net/mux_test.cpp '#include "net/mux.hpp"' '#include "tests/support/pipe.hpp"'
   file tests/fuzz/corpus/x/input $'\tanything'

@@ -86,24 +86,28 @@ compile() { # OBJECT BINARY DIRECTORY: as it was compiled, but of our copies whe
   (cd "$build" && eval "${command/ -o $1 / -o $3/$1 }")
 }
 
-link() { # BINARY DIRECTORY OBJECT...: what is in libweir.a is not taken from there when it was given before
-  local command object
-  command=$(grep -F -- " -o tests/$1 " "$work/$1.commands")
-  for object in "${@:3}"; do
+link() { # OUTPUT BINARY DIRECTORY OBJECT...: what is in libweir.a is not taken from there when it was given before
+  local command object output=" -o $1 "
+  command=$(grep -F -- "$output" "$work/$2.commands")
+  for object in "${@:4}"; do
     command=${command/ $object / }
-    command=${command/ -o tests\/$1 / $2/$object -o tests/$1 }
+    command=${command/"$output"/ $3/$object$output}
   done
-  (cd "$build" && eval "${command/ -o tests\/$1 / -o $2/$1 }")
+  (cd "$build" && eval "${command/"$output"/ -o $3/$(basename "$1") }")
 }
 
-make_program() { # NAME BINARY DIRECTORY
-  local object objects
+make_programs() { # NAME BINARY DIRECTORY: the tests, and the programs that they start
+  local object objects program
   mapfile -t objects < <(objects_of "$1" "$2")
   [[ ${#objects[@]} != 0 ]] || { echo "error: nothing in $2 is made of what it changes" && return 1; }
   for object in "${objects[@]}"; do
     compile "$object" "$2" "$3" || return 1
   done
-  link "$2" "$3" "${objects[@]}"
+  link "tests/$2" "$2" "$3" "${objects[@]}" || return 1
+  mapfile -t objects < <(printf '%s\n' "${objects[@]}" | grep -v '^tests/')
+  for program in $(header "$1" Programs); do
+    link "$program" "$2" "$3" "${objects[@]}" || return 1
+  done
 }
 
 # ---- its tests
@@ -111,7 +115,8 @@ make_program() { # NAME BINARY DIRECTORY
 run_tests() { # PROGRAM FILTER LOG
   (
     ulimit -v 8000000 -c 0
-    exec timeout $hang "$1" --gtest_filter="$2"
+    # A program that a test starts and that stands beside it is started from there.
+    exec env WEIR_TEST_PROGRAMS="$(dirname "$1")" timeout $hang "$1" --gtest_filter="$2"
   ) >"$3" 2>&1
 }
 
@@ -181,7 +186,7 @@ mutate() { # NAME
     return 1
   fi
   copy_touched "$1" "$in"
-  if ! make_program "$1" "$binary" "$in" >"$in/build.log" 2>&1; then
+  if ! make_programs "$1" "$binary" "$in" >"$in/build.log" 2>&1; then
     say "$1" FAILED "does not compile: $(grep -m 1 -E 'error' "$in/build.log" || true)"
     how_to_remake "$1"
     return 1

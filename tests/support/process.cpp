@@ -36,6 +36,16 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return all;
 }
 
+/// Where a program is started from: WEIR_TEST_PROGRAMS when it is there (tests/mutations), else where it
+/// says.
+std::string found(const std::string& program) {
+  auto* others = getenv("WEIR_TEST_PROGRAMS");
+  if (!others)
+    return program;
+  auto there = std::filesystem::path{others} / std::filesystem::path{program}.filename();
+  return exists(there) ? there.string() : program;
+}
+
 constexpr const char* stall_limit = "WEIR_STALL_LIMIT";
 
 std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& variables) {
@@ -74,6 +84,7 @@ process::process(std::vector<std::string> words,
                  const std::vector<std::pair<std::string, std::string>>& variables,
                  const resource_limits& limits)
     : name_(words.at(0)) {
+  words[0] = found(words[0]);
   auto argv = pointers(words);
   auto environment = environment_with(variables);
   auto envp = pointers(environment);
