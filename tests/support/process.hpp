@@ -27,8 +27,8 @@ public:
   /// Of setrlimit: the resource and what it may have.
   using resource_limits = std::vector<std::pair<int, uint64_t>>;
 
-  /// Starts `words[0]` with the environment of the test and `variables` on top, within `limits`. Actors of its
-  /// nodes that wait in a circle for a second are found (WEIR_STALL_LIMIT), and what it says of them is a
+  /// Starts `words[0]` with the environment of the test and `variables` on top, within `limits`. Actors of
+  /// its nodes that wait in a circle for a second are found (WEIR_STALL_LIMIT), and what it says of them is a
   /// failure of the test.
   explicit process(std::vector<std::string> words,
                    const std::vector<std::pair<std::string, std::string>>& variables = {},
