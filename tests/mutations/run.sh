@@ -116,7 +116,7 @@ run_tests() { # PROGRAM FILTER LOG
   (
     ulimit -v 8000000 -c 0
     # A program that a test starts and that stands beside it is started from there.
-    exec env WEIR_TEST_PROGRAMS="$(dirname "$1")" timeout $hang "$1" --gtest_filter="$2"
+    exec env MUTATED_PROGRAMS="$(dirname "$1")" timeout $hang "$1" --gtest_filter="$2"
   ) >"$3" 2>&1
 }
 

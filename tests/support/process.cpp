@@ -36,10 +36,10 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return all;
 }
 
-/// Where a program is started from: WEIR_TEST_PROGRAMS when it is there (tests/mutations), else where it
+/// Where a program is started from: MUTATED_PROGRAMS when it is there (tests/mutations), else where it
 /// says.
 std::string found(const std::string& program) {
-  auto* others = getenv("WEIR_TEST_PROGRAMS");
+  auto* others = getenv("MUTATED_PROGRAMS");
   if (!others)
     return program;
   auto there = std::filesystem::path{others} / std::filesystem::path{program}.filename();
