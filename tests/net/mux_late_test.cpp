@@ -17,12 +17,12 @@ peer::settings with_budget(peer::settings s, uint64_t pool, uint64_t reserve) {
 }
 
 /// Finished one-way frames one behind the other.
-outgoing run_for(const session& s, const std::vector<std::string>& bodies) {
+outgoing run_for(const session& s, const std::vector<std::string>& bodies, lane in = lane::normal) {
   test::build_message(bytes(40'000)); // a slab with room for all of it
   outgoing run;
   for (auto& b : bodies) {
     auto m = test::build_message(b);
-    store_header(m.at, {m.body_bytes, s.id(), frame_kind::message, static_cast<uint8_t>(lane::normal), 0, 0});
+    store_header(m.at, {m.body_bytes, s.id(), frame_kind::message, static_cast<uint8_t>(in), 0, 0});
     if (!run)
       run = std::move(m);
     else
@@ -555,7 +555,7 @@ TEST_F(Runs, MayPassWhatIsOnlyWished) {
   p.client.post(*s, bytes(1200), lane::bulk);
   p.exchange();
   EXPECT_FALSE(p.client.link.want_credit(*s, 1500));
-  ASSERT_TRUE(p.client.link.post(*s, run_for(*s, {"a", "b"}), lane::bulk));
+  ASSERT_TRUE(p.client.link.post(*s, run_for(*s, {"a", "b"}, lane::bulk), lane::bulk));
   p.exchange();
   EXPECT_EQ(p.server.last(type::item)->body, "b");
 }
