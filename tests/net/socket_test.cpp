@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -420,6 +421,10 @@ TEST_F(Socket, TriesEveryAddressOfAName) {
   auto on = listening(at("tcp://127.0.0.1:0"));
   auto u = on->address();
   u.host = "localhost"; // where it is two addresses, one of them refuses
+  addrinfo* known = nullptr;
+  if (getaddrinfo(u.host.c_str(), nullptr, nullptr, &known) != 0)
+    GTEST_SKIP() << "this machine has no name for itself (/etc/hosts)";
+  freeaddrinfo(known);
   EXPECT_TRUE(dialled(u));
 }
 
