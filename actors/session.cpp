@@ -90,11 +90,18 @@ caf::behavior session::refuse_all() {
   stage_ = stage::over;
   gate_->end(why);
   account_->orphan();
-  fail_waiting(why);
+  fail_waiting(why); // what was carried on the loop before it was started
+  cancel_timers();
   return {[this, why](ask& a) { refuse(current_sender(), a, why); },
           [this](produce& p) { set_producer(std::exchange(p.producer, nullptr), p.outlet); },
           [this](const close_session&) { quit(caf::exit_reason::normal); },
           [this](const abort_session&) { quit(caf::exit_reason::normal); }};
+}
+
+void session::cancel_timers() {
+  for (auto* t : {&retry_, &expiry_})
+    if (*t)
+      loop_.cancel(std::exchange(*t, 0));
 }
 
 void session::on_exit() {
@@ -585,9 +592,7 @@ void session::finish(const failure& why, uint64_t consumed) {
   protocol_ = nullptr;
   port_ = nullptr;
   loop_.sessions.erase(this);
-  for (auto* t : {&retry_, &expiry_})
-    if (*t)
-      loop_.cancel(std::exchange(*t, 0));
+  cancel_timers();
   put(caf::strong_actor_ptr{ctrl()}, nullptr, end_session{why});
 }
 

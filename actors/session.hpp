@@ -142,6 +142,7 @@ private:
   void on_lost_message(net::event& e);
   void end_now(const failure& why);
   void fail_waiting(const failure& why);
+  void cancel_timers();
   void wake_producer();
   void tell_producer(outlet_event e);
   uint32_t add_caller(const caf::strong_actor_ptr& from, uint64_t token);

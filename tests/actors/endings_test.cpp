@@ -288,6 +288,27 @@ TEST_F(Endings, ARefusedCallIsAnsweredOnce) {
   EXPECT_EQ(seen.size(), 1u);
 }
 
+TEST_F(Endings, ACallThatWasParkedBeforeItsSessionRefusedIsAnsweredOnce) {
+  std::vector<failure> seen;
+  auto caller = caf::actor_cast<caf::strong_actor_ptr>(spawn<recorder>(client(), &seen));
+  auto& loop = *client().loop;
+  loop.shut_down();
+  run();
+  auto late = loop.spawn<actors::session>(std::ref(loop), actors::environment_ptr{client().env},
+                                          actors::session::target{"shop", 1, false, true, {}, 0});
+  actors::ask a;
+  a.token = 7;
+  a.deadline = loop.now() + 1s;
+  static_cast<actors::session*>(caf::actor_cast<caf::abstract_actor*>(late))->carry(std::move(a), caller);
+  run();
+  put(late, nullptr, actors::close_session{});
+  late = nullptr;
+  run();
+  EXPECT_EQ(loop.next_timer(), net::time_point::max()) << "of a session that is gone";
+  advance(2s);
+  EXPECT_EQ(seen.size(), 1u);
+}
+
 // ---- idempotent calls
 
 TEST_F(Endings, AnIdempotentCallIsMadeAgainWhenItsLinkIsLost) {
