@@ -250,6 +250,14 @@ void link::handle(net::event& e) {
   }
 }
 
+void service_port::hand_over(loop& home, caf::strong_actor_ptr from) {
+  if (reader != 0)
+    put(to, nullptr, rows_arrived{reader, std::move(batch)});
+  else
+    put(to, std::move(from), arrived{std::move(batch), &home, allowance});
+  batch = arrivals{};
+}
+
 /// Hands each service its part of what was read: one mailbox element.
 void link::hand_over() {
   for (auto* p : touched_ports_)

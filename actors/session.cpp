@@ -17,14 +17,6 @@ constexpr uint64_t copied_below_bytes = 4 << 10; // from slabs that pin too much
 constexpr size_t small_slab_bytes = 16 << 10;
 } // namespace
 
-void service_port::hand_over(loop& home, caf::strong_actor_ptr from) {
-  if (reader != 0)
-    put(to, nullptr, rows_arrived{reader, std::move(batch)});
-  else
-    put(to, std::move(from), arrived{std::move(batch), &home, allowance});
-  batch = arrivals{};
-}
-
 session::session(caf::actor_config& cfg, loop& l, environment_ptr env, target to, row_reader reader)
     : pinnable(cfg),
       loop_(l),
