@@ -135,9 +135,7 @@ client_node::client_node(const weir_setup& setup)
       node_(system_, client_options(*config_)) {}
 
 void check_wait_cycles(client_node& client, const std::string& server) {
-  std::uint64_t here = 0;
-  for (const auto& r : client.node().stats().reasons)
-    here += r.code == errc::wait_cycle ? r.times : 0;
+  const auto here = client.node().stats().times(errc::wait_cycle);
   const auto there = program::times_at(client.node(), server, errc::wait_cycle);
   if (!there)
     throw bench_error(

@@ -208,10 +208,9 @@ std::string network::leftovers() const {
     uint64_t unconsumed = 0;
     for (auto& l : m->ground.loops)
       unconsumed += l->unconsumed_bytes;
-    for (auto& r : s.reasons)
-      if (r.code == errc::wait_cycle)
-        all += fmt::format("{}: actors waited for each other's credit in a circle, found {} times\n", m->name,
-                           r.times);
+    if (auto times = s.times(errc::wait_cycle))
+      all += fmt::format("{}: actors waited for each other's credit in a circle, found {} times\n", m->name,
+                         times);
     if (s.liability - s.pinned == s.base_line && s.outbound == 0 && unconsumed == 0)
       continue;
     all += fmt::format(

@@ -45,14 +45,6 @@ public:
   }
 };
 
-/// How often that was the reason.
-inline uint64_t times(const node_stats& s, errc code) {
-  for (auto& r : s.reasons)
-    if (r.code == code)
-      return r.times;
-  return 0;
-}
-
 /// A node, its actor system, and an actor that calls for the test. At its end no actors may have waited for
 /// each other in a circle, unless the test has said that they are to.
 class machine {
@@ -65,7 +57,7 @@ public:
   }
   ~machine() {
     if (!cycle_on_purpose) {
-      EXPECT_EQ(times(node_->stats(), errc::wait_cycle), 0u);
+      EXPECT_EQ(node_->stats().times(errc::wait_cycle), 0u);
     }
   }
   machine(const machine&) = delete;

@@ -136,7 +136,7 @@ TEST(SlowHandler, IsReportedWhenItHoldsALoopAndNotOnTheScheduler) {
     auto to = m.node().lookup<NotProbe>("slow");
     for (int i = 0; i < 3; ++i)
       EXPECT_EQ(m.call<gate_echo>(to, data_of(1)), failure{});
-    EXPECT_EQ(times(m.node().stats(), errc::slow_handler), on_loop ? 3u : 0u);
+    EXPECT_EQ(m.node().stats().times(errc::slow_handler), on_loop ? 3u : 0u);
   }
 }
 

@@ -35,16 +35,16 @@ TEST(ReasonsOfANode, AreCountedForItsStats) {
   machine m{o};
   for (int i = 0; i < 3; ++i)
     say_garbage(m.address());
-  EXPECT_TRUE(eventually([&] { return times(m.node().stats(), errc::bad_magic) == 3; }));
+  EXPECT_TRUE(eventually([&] { return m.node().stats().times(errc::bad_magic) == 3; }));
   EXPECT_EQ(m.node().stats().links_accepted, 3u);
 }
 
 TEST(ReasonsOfANode, ARefusedOpenIsCountedOnBothSides) {
   machine server{machine::listening()}, client;
   auto nobody = client.node().lookup<Probe>("nobody", server.address()); // opens a session at once
-  EXPECT_TRUE(eventually([&] { return times(client.node().stats(), errc::no_such_service) > 0; }));
-  EXPECT_TRUE(eventually([&] { return times(server.node().stats(), errc::no_such_service) > 0; }));
-  EXPECT_EQ(times(server.node().stats(), errc::no_such_service), 1u);
+  EXPECT_TRUE(eventually([&] { return client.node().stats().times(errc::no_such_service) > 0; }));
+  EXPECT_TRUE(eventually([&] { return server.node().stats().times(errc::no_such_service) > 0; }));
+  EXPECT_EQ(server.node().stats().times(errc::no_such_service), 1u);
   EXPECT_EQ(server.node().stats().sessions_refused, 1u);
   EXPECT_EQ(client.call<echo>(nobody, data_of(1)).code, errc::no_such_service); // and a call one more
   EXPECT_EQ(server.node().stats().sessions_refused, 2u);

@@ -43,7 +43,7 @@ TEST(WaitCycles, OnTwoLoopsAreFoundAndShownByAProbe) {
   auto m = std::make_unique<machine>(with_small_rations(2));
   m->cycle_on_purpose = true;
   ring funnels{*m};
-  EXPECT_TRUE(eventually([&] { return times(m->node().stats(), errc::wait_cycle) == 1; }));
+  EXPECT_TRUE(eventually([&] { return m->node().stats().times(errc::wait_cycle) == 1; }));
   EXPECT_THAT(run({WEIR_PROGRAM, "probe", m->address()}).out, HasSubstr("wait_cycle"));
   m = nullptr;
 }
@@ -76,7 +76,7 @@ TEST(WaitCycles, FailABenchmark) {
   EXPECT_EQ(bench().status, 0);
   m->cycle_on_purpose = true;
   ring funnels{*m};
-  EXPECT_TRUE(eventually([&] { return times(m->node().stats(), errc::wait_cycle) == 1; }));
+  EXPECT_TRUE(eventually([&] { return m->node().stats().times(errc::wait_cycle) == 1; }));
   auto failed = bench();
   EXPECT_EQ(failed.status, 1);
   EXPECT_EQ(failed.out, "");
@@ -135,8 +135,8 @@ TEST(WaitCycles, AreNoneWhereWhatWasSentLiesInAMailbox) {
   EXPECT_TRUE(eventually([&] { return begun == 1; })); // and `keeper` for `busy`, which gets on, if slowly
 
   ring funnels{*m}; // waits in a circle, but not for so long yet
-  EXPECT_TRUE(eventually([&] { return times(m->node().stats(), errc::wait_cycle) > 0; }));
-  EXPECT_EQ(times(m->node().stats(), errc::wait_cycle), 1u);
+  EXPECT_TRUE(eventually([&] { return m->node().stats().times(errc::wait_cycle) > 0; }));
+  EXPECT_EQ(m->node().stats().times(errc::wait_cycle), 1u);
   EXPECT_EQ(begun, 1u);
   end.set_value();
   *to_busy = *to_keeper = {};

@@ -61,6 +61,13 @@ struct node_stats {
   /// Why links, sessions, calls and messages have ended or were refused, here or by a peer; by number, those
   /// that never occurred left out.
   std::vector<reason> reasons;
+  /// How often `why` was the reason.
+  uint64_t times(errc why) const {
+    for (auto& r : reasons)
+      if (r.code == why)
+        return r.times;
+    return 0;
+  }
 };
 
 /// Thrown by the constructor: an option is wrong, or an address cannot be listened on.
