@@ -33,18 +33,7 @@ struct Hostile : testing::Test {
     EXPECT_EQ(p.abort_of(id), e);
     ASSERT_NE(p.host.last(type::ended), nullptr);
     EXPECT_EQ(p.host.last(type::ended)->why.code, e);
-    EXPECT_FALSE(p.host.link.is_down());
-    EXPECT_EQ(p.host.memory->alive_bytes(), 0u);
-    auto before = p.host.count(type::item);
-    p.message(3, 0, 10);
-    EXPECT_EQ(p.host.count(type::item), before + 1);
-  }
-  /// Two sessions: 1 for harm, 3 for the control.
-  void two_sessions() {
-    p.hello();
-    p.open(1);
-    p.open(3);
-    p.said();
+    p.expect_lives();
   }
 };
 
@@ -124,56 +113,56 @@ TEST_F(Hostile, HalfAHelloAndThenSilence) {
 // ---- frames
 
 TEST_F(Hostile, UnknownKind) {
-  two_sessions();
+  p.two_sessions();
   p.frame({8, 1, frame_kind{9}, 1, 0, 0}, {0});
   expect_down(errc::malformed_frame);
 }
 
 TEST_F(Hostile, GarbageInsteadOfALength) { // L6
-  two_sessions();
+  p.two_sessions();
   p.frame({0xfffffff8, 1, frame_kind::message, 1, 0, 0}, {});
   expect_down(errc::frame_too_large);
 }
 
 TEST_F(Hostile, ALengthThatIsNotPadded) {
-  two_sessions();
+  p.two_sessions();
   p.frame({12, 1, frame_kind::message, 1, 0, 0}, {0, 0});
   expect_down(errc::malformed_frame);
 }
 
 TEST_F(Hostile, OversizeControl) {
-  two_sessions();
+  p.two_sessions();
   p.frame({control_bytes_max + 8, 0, frame_kind::control, 0, 0, 0}, {});
   expect_down(errc::control_too_large);
 }
 
 TEST_F(Hostile, FlagsThatCannotBeCostOnlyTheSession) {
-  two_sessions();
+  p.two_sessions();
   p.frame({8, 1, frame_kind::message, 0x21, 0, 0}, {0});
   expect_aborted(1, errc::malformed_frame);
 }
 
 TEST_F(Hostile, AHeaderIsJudgedBeforeItsBodyComes) {
-  two_sessions();
+  p.two_sessions();
   frame_header h{0x7ffffff8, 1, frame_kind::message, 1, 0, 0};
   p.bytes(&h, sizeof h);
   expect_down(errc::frame_too_large);
 }
 
 TEST_F(Hostile, AnUnknownSession) {
-  two_sessions();
+  p.two_sessions();
   p.message(5, 0, 10);
   expect_down(errc::unknown_session);
 }
 
 TEST_F(Hostile, ASessionOfOursThatWasNeverOpened) {
-  two_sessions();
+  p.two_sessions();
   p.message(2, 0, 10);
   expect_down(errc::unknown_session);
 }
 
 TEST_F(Hostile, ALateFrameIsDiscardedAndCounted) {
-  two_sessions();
+  p.two_sessions();
   say::control c;
   c.aborts.push_back({1, errc::cancelled, "", {}});
   p.control(c);
@@ -187,7 +176,7 @@ TEST_F(Hostile, ALateFrameIsDiscardedAndCounted) {
 // ---- messages
 
 TEST_F(Hostile, MoreBytesThanGranted) {
-  two_sessions();
+  p.two_sessions();
   p.host.consumes = false;
   for (int i = 0; i < 3; ++i)
     p.message(1, 0, 20'000);
@@ -202,7 +191,7 @@ TEST_F(Hostile, MoreMessagesThanGranted) {
   auto s = server_settings();
   s.ration = {64 << 10, 2, 4};
   restart(s);
-  two_sessions();
+  p.two_sessions();
   p.host.consumes = false;
   for (int i = 0; i < 3; ++i)
     p.message(1, 0, 8);
@@ -210,25 +199,25 @@ TEST_F(Hostile, MoreMessagesThanGranted) {
 }
 
 TEST_F(Hostile, ARunOfBytesThatIsNoMessage) {
-  two_sessions();
+  p.two_sessions();
   p.frame({24, 1, frame_kind::message, 1, 0, 0}, {~uint64_t{0}, 1, 2});
   expect_aborted(1, errc::malformed_message);
 }
 
 TEST_F(Hostile, ARequestWithoutAnEnvelope) {
-  two_sessions();
+  p.two_sessions();
   p.frame({16, 1, frame_kind::message, 1, 100, call_id(0, 1)}, {uint64_t{1} << 32, 0});
   expect_aborted(1, errc::malformed_message);
 }
 
 TEST_F(Hostile, AnAnswerToNobody) {
-  two_sessions();
+  p.two_sessions();
   p.message(1, call_id(0, 1), 10, lane::reply);
   expect_aborted(1, errc::bad_state);
 }
 
 TEST_F(Hostile, ARequestOnAStream) {
-  two_sessions();
+  p.two_sessions();
   p.open(5, true);
   p.message(5, call_id(0, 1), 10);
   expect_aborted(5, errc::bad_state);
@@ -238,7 +227,7 @@ TEST_F(Hostile, MoreCallsThanAllowed) {
   auto s = server_settings();
   s.link.calls_max = 4;
   restart(s);
-  two_sessions();
+  p.two_sessions();
   p.host.answers = false;
   for (uint16_t i = 0; i < 4; ++i)
     p.message(1, call_id(i, 1), 10);
@@ -248,7 +237,7 @@ TEST_F(Hostile, MoreCallsThanAllowed) {
 }
 
 TEST_F(Hostile, ACallOnASlotThatIsTaken) {
-  two_sessions();
+  p.two_sessions();
   p.host.answers = false;
   p.message(1, call_id(0, 1), 10);
   p.message(1, call_id(0, 2), 10);
@@ -256,7 +245,7 @@ TEST_F(Hostile, ACallOnASlotThatIsTaken) {
 }
 
 TEST_F(Hostile, DataBeforeTheSessionWasAccepted) {
-  two_sessions();
+  p.two_sessions();
   p.host.accepts = false;
   p.open(5);
   p.message(5, 0, 10);
@@ -272,33 +261,33 @@ TEST_F(Hostile, DataBeforeTheSessionWasAccepted) {
 constexpr uint8_t normal = 1, last = 1 | flag::last, ends_void = 1 | flag::last | flag::void_;
 
 TEST_F(Hostile, AMessageThatClaimsToBeEndless) { // M2
-  two_sessions();
+  p.two_sessions();
   p.first_fragment(1, uint64_t{1} << 40, 4096);
   expect_aborted(1, errc::message_too_large);
 }
 
 TEST_F(Hostile, ALargeMessageThatWasNotFunded) {
-  two_sessions();
+  p.two_sessions();
   p.first_fragment(1, 1 << 20, 4096);
   expect_aborted(1, errc::credit_exceeded);
 }
 
 TEST_F(Hostile, MoreFragmentsThanTheLengthSaid) {
-  two_sessions();
+  p.two_sessions();
   p.first_fragment(1, 8192, 4096);
   p.fragment(1, 4104);
   expect_aborted(1, errc::malformed_message);
 }
 
 TEST_F(Hostile, AnEndBeforeTheEnd) {
-  two_sessions();
+  p.two_sessions();
   p.first_fragment(1, 8192, 4096);
   p.fragment(1, 1024, last);
   expect_aborted(1, errc::malformed_message);
 }
 
 TEST_F(Hostile, NoEndAtTheEnd) {
-  two_sessions();
+  p.two_sessions();
   p.first_fragment(1, 8192, 8192);
   expect_aborted(1, errc::malformed_message);
 }
@@ -306,7 +295,7 @@ TEST_F(Hostile, NoEndAtTheEnd) {
 TEST_F(Hostile, LengthsThatAreNoLengths) {
   for (uint64_t total : {uint64_t{0}, uint64_t{7}, uint64_t{16}, ~uint64_t{0}, ~uint64_t{7}}) {
     restart();
-    two_sessions();
+    p.two_sessions();
     p.first_fragment(1, total, 4096);
     EXPECT_NE(p.abort_of(1), errc::none) << total;
     EXPECT_FALSE(p.host.link.is_down());
@@ -314,33 +303,33 @@ TEST_F(Hostile, LengthsThatAreNoLengths) {
 }
 
 TEST_F(Hostile, AFirstFragmentWithoutALength) {
-  two_sessions();
+  p.two_sessions();
   p.fragment(1, 8);
   expect_aborted(1, errc::malformed_message);
 }
 
 TEST_F(Hostile, AMessageWithinAMessage) {
-  two_sessions();
+  p.two_sessions();
   p.first_fragment(1, 8192, 4096);
   p.message(1, 0, 10);
   expect_aborted(1, errc::bad_state);
 }
 
 TEST_F(Hostile, FragmentsOfTwoMessagesInOneLane) {
-  two_sessions();
+  p.two_sessions();
   p.first_fragment(1, 8192, 4096, normal, call_id(0, 1));
   p.fragment(1, 4096, last, call_id(1, 1));
   expect_aborted(1, errc::bad_state);
 }
 
 TEST_F(Hostile, TheEndOfNothing) {
-  two_sessions();
+  p.two_sessions();
   p.fragment(1, 0, ends_void);
   expect_aborted(1, errc::bad_state);
 }
 
 TEST_F(Hostile, FragmentsThatDoNotGoOn) {
-  two_sessions();
+  p.two_sessions();
   p.first_fragment(1, 8192, 4096);
   for (int i = 0; i < 11; ++i) { // it says other things meanwhile
     p.now += seconds{1};
@@ -352,7 +341,7 @@ TEST_F(Hostile, FragmentsThatDoNotGoOn) {
 }
 
 TEST_F(Hostile, PromisedCreditIsNotSpentTwice) {
-  two_sessions();
+  p.two_sessions();
   p.host.consumes = false;
   p.first_fragment(1, 40'000, 4096);
   p.message(1, 0, 30'000, lane::bulk);
@@ -379,7 +368,7 @@ TEST_F(Hostile, AReclaimedLimitBelowWhatItsFragmentsHavePromised) {
 }
 
 TEST_F(Hostile, AWrongEndLeavesNothingCharged) {
-  two_sessions();
+  p.two_sessions();
   p.first_fragment(1, 8192, 4096);
   p.fragment(1, 1024, last);
   EXPECT_EQ(p.abort_of(1), errc::malformed_message);
@@ -392,7 +381,7 @@ TEST_F(Hostile, AWrongEndLeavesNothingCharged) {
 // ---- control
 
 TEST_F(Hostile, ControlThatIsNoMessage) {
-  two_sessions();
+  p.two_sessions();
   p.frame({16, 0, frame_kind::control, 0, 0, 0}, {~uint64_t{0}, 0});
   expect_down(errc::malformed_control);
 }
@@ -406,7 +395,7 @@ TEST_F(Hostile, ASessionIdOfOurs) {
 }
 
 TEST_F(Hostile, ASessionIdAgain) {
-  two_sessions();
+  p.two_sessions();
   say::control c;
   c.opens.push_back({3, "echo", 0, false, 0, {}});
   p.control(c);
@@ -417,7 +406,7 @@ TEST_F(Hostile, MoreSessionsThanAllowed) {
   auto s = server_settings();
   s.link.sessions_max = 2;
   restart(s);
-  two_sessions();
+  p.two_sessions();
   say::control c;
   c.opens.push_back({5, "echo", 0, false, 0, {}});
   p.control(c);
@@ -442,7 +431,7 @@ TEST_F(Hostile, RefusalsThatArePiledUpCount) {
 }
 
 TEST_F(Hostile, AGrantThatOverflows) {
-  two_sessions();
+  p.two_sessions();
   say::control c;
   c.grants.push_back({1, 0, {~uint64_t{0}, 1}, 0, errc::none});
   p.control(c);
@@ -460,7 +449,7 @@ TEST_F(Hostile, AnOpenWithALimitThatOverflows) {
 }
 
 TEST_F(Hostile, AGrantOfAnotherEpochLowersNothing) {
-  two_sessions();
+  p.two_sessions();
   auto& s = *p.host.last(type::open)->on;
   p.host.post(s, "x");
   p.said();
@@ -471,7 +460,7 @@ TEST_F(Hostile, AGrantOfAnotherEpochLowersNothing) {
 }
 
 TEST_F(Hostile, APeerThatGrantsEverythingAndNeverReads) { // M2
-  two_sessions();
+  p.two_sessions();
   auto& s = *p.host.last(type::open)->on;
   say::control c;
   c.grants.push_back({3, 0, {offset_max, offset_max}, 0, errc::none});
@@ -484,7 +473,7 @@ TEST_F(Hostile, APeerThatGrantsEverythingAndNeverReads) { // M2
 }
 
 TEST_F(Hostile, ANeedThatOverflows) {
-  two_sessions();
+  p.two_sessions();
   say::control c;
   c.blockeds.push_back({1, {0, {0, 0}, ~uint64_t{0}, 0}});
   p.control(c);
@@ -492,7 +481,7 @@ TEST_F(Hostile, ANeedThatOverflows) {
 }
 
 TEST_F(Hostile, ANeedAboveEveryLimitIsAnswered) {
-  two_sessions();
+  p.two_sessions();
   say::control c;
   c.blockeds.push_back({1, {0, {64 << 10, 512}, uint64_t{1} << 40, 0}});
   p.control(c);
@@ -503,7 +492,7 @@ TEST_F(Hostile, ANeedAboveEveryLimitIsAnswered) {
 }
 
 TEST_F(Hostile, BlockedIsAlwaysAnswered) {
-  two_sessions();
+  p.two_sessions();
   say::control c;
   c.blockeds.push_back({1, {0, {64 << 10, 512}, 70'000, 0}});
   for (int i = 0; i < 3; ++i) {
@@ -513,7 +502,7 @@ TEST_F(Hostile, BlockedIsAlwaysAnswered) {
 }
 
 TEST_F(Hostile, FinalCountsThatCannotBe) {
-  two_sessions();
+  p.two_sessions();
   p.message(1, 0, 10);
   say::control c;
   c.aborts.push_back({1, errc::cancelled, "", {1, 1}});
@@ -522,7 +511,7 @@ TEST_F(Hostile, FinalCountsThatCannotBe) {
 }
 
 TEST_F(Hostile, ACloseThatForgetsData) {
-  two_sessions();
+  p.two_sessions();
   p.message(1, 0, 10);
   say::control c;
   c.closes.push_back({1, {0, 0}});
@@ -531,7 +520,7 @@ TEST_F(Hostile, ACloseThatForgetsData) {
 }
 
 TEST_F(Hostile, DataBehindAClose) {
-  two_sessions();
+  p.two_sessions();
   say::control c;
   c.closes.push_back({1, {0, 0}});
   p.control(c);
@@ -542,7 +531,7 @@ TEST_F(Hostile, DataBehindAClose) {
 TEST_F(Hostile, WordsThatAnswerNothing) {
   for (int i = 0; i < 5; ++i) {
     restart();
-    two_sessions();
+    p.two_sessions();
     say::control c;
     if (i == 0)
       c.openeds.push_back({1, {0, 0}, 0});
@@ -561,7 +550,7 @@ TEST_F(Hostile, WordsThatAnswerNothing) {
 }
 
 TEST_F(Hostile, WordsAboutCallsNobodyMadeAreIgnored) {
-  two_sessions();
+  p.two_sessions();
   say::control c;
   c.cancels.push_back({1, 77});
   c.cancelleds.push_back({1, 77});
@@ -574,7 +563,7 @@ TEST_F(Hostile, WordsAboutCallsNobodyMadeAreIgnored) {
 }
 
 TEST_F(Hostile, AFaultIsTheLastWord) {
-  two_sessions();
+  p.two_sessions();
   say::control c;
   c.fault = say::fault{errc::shutting_down, "bye"};
   p.control(c);

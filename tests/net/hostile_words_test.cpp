@@ -21,28 +21,16 @@ struct HostileWords : testing::Test {
   raw_peer p;
   session* harmed = nullptr;
 
-  void SetUp() override {
-    p.hello();
-    harmed = &p.open(1);
-    p.open(3);
-    p.said();
-  }
+  void SetUp() override { harmed = &p.two_sessions(); }
   template <class List, class Entry>
   void say(List list, Entry entry) {
     say::control c;
     (c.*list).push_back(std::move(entry));
     p.control(c);
   }
-  void expect_lives() {
-    EXPECT_FALSE(p.host.link.is_down());
-    EXPECT_EQ(p.host.memory->alive_bytes(), 0u);
-    auto before = p.host.count(type::item);
-    p.message(3, 0, 10);
-    EXPECT_EQ(p.host.count(type::item), before + 1);
-  }
   void expect_aborted(uint32_t id, errc e) {
     EXPECT_EQ(p.abort_of(id), e) << to_string(p.abort_of(id));
-    expect_lives();
+    p.expect_lives();
   }
   void expect_down(errc e) {
     EXPECT_EQ(p.fault(), e) << to_string(p.fault());
@@ -98,7 +86,7 @@ TEST_F(HostileWords, AnswersToItsOwnOpen) {
     ASSERT_EQ(said.refuseds.size(), 1u) << "an abort of what was not accepted is said so";
     EXPECT_EQ(said.refuseds[0].reason, errc::bad_state);
   }
-  expect_lives();
+  p.expect_lives();
 }
 
 TEST_F(HostileWords, WhatComesBeforeARefusalCouldBeWrittenChangesNothing) {
@@ -111,7 +99,7 @@ TEST_F(HostileWords, WhatComesBeforeARefusalCouldBeWrittenChangesNothing) {
   auto said = p.said();
   EXPECT_EQ(said.refuseds.size(), 1u);
   EXPECT_TRUE(said.closeds.empty());
-  expect_lives();
+  p.expect_lives();
 }
 
 TEST_F(HostileWords, NoWordReachesATombstone) {
@@ -131,7 +119,7 @@ TEST_F(HostileWords, NoWordReachesATombstone) {
   c.unfundeds.push_back({1, 77, errc::no_budget});
   p.control(c);
   EXPECT_TRUE(p.said().empty());
-  expect_lives();
+  p.expect_lives();
 }
 
 TEST_F(HostileWords, PongsThatWereNotAskedForMeasureNothing) {
@@ -168,7 +156,7 @@ TEST_F(HostileWords, FlagsThatCannotBeOnASessionThatIsOver) {
   say(&say::control::aborts, say::abort{1, errc::cancelled, "", {}});
   p.said();
   p.frame({8, 1, frame_kind::message, 0x21, 0, 0}, {0});
-  expect_lives();
+  p.expect_lives();
 }
 
 TEST_F(HostileWords, FlagsThatCannotBeOnASessionThatNeverWas) {
@@ -252,7 +240,7 @@ TEST_F(HostileWords, NonsenseOnATombstoneCostsNothing) {
   p.first_fragment(1, uint64_t{1} << 62, 1024);
   p.fragment(1, 0, void_in_normal);
   p.message(1, 0, 10, lane::reply);
-  expect_lives();
+  p.expect_lives();
   EXPECT_LE(p.host.inbound.charged(charge::session), owed);
 }
 
@@ -331,7 +319,7 @@ TEST_F(HostileWords, FundsThatAreAskedBackAlreadyAreNotAskedBackTwice) {
   auto grants = p.said().grants;
   ASSERT_FALSE(grants.empty());
   EXPECT_EQ(grants.back().limit.bytes, 200'000u) << "it still waits, so it is funded again";
-  expect_lives();
+  p.expect_lives();
 }
 
 TEST_F(HostileWords, UnfundedWithoutAReasonIsNoBudget) {
@@ -398,7 +386,7 @@ TEST_F(HostileWords, ACancelTwiceIsOne) {
   p.control(c);
   EXPECT_EQ(p.host.count(type::cancelled), 1u);
   EXPECT_EQ(p.said().cancelleds.size(), 1u);
-  expect_lives();
+  p.expect_lives();
 }
 
 TEST_F(HostileWords, ACancelOfAnAnswerInTheMiddleEndsItVoidOnce) {
@@ -429,7 +417,7 @@ TEST_F(HostileWords, AFundThatNobodyNeeds) {
   say(&say::control::funds, say::room{1, call_id(0, 1), 1 << 20});
   p.host.answer(p.host.unanswered[0], test::bytes(100'000));
   EXPECT_EQ(p.said().needs.size(), 1u) << "the room is what it was";
-  expect_lives();
+  p.expect_lives();
 }
 
 // ---- calls, as their caller
@@ -571,7 +559,7 @@ TEST_F(HostileAnswers, AnAnswerThatCrossesACancelEndsTheCall) {
   EXPECT_EQ(s->calls_open(), 0u);
   EXPECT_EQ(p.host.count(type::reply), 0u);
   EXPECT_EQ(p.host.inbound.charged(charge::reply_room), 0u);
-  expect_lives();
+  p.expect_lives();
 }
 
 TEST_F(HostileAnswers, AnAnswerThatBeginsBehindACancelTakesNoMemory) {
@@ -581,7 +569,7 @@ TEST_F(HostileAnswers, AnAnswerThatBeginsBehindACancelTakesNoMemory) {
   EXPECT_EQ(p.host.memory->alive_bytes(), 0u);
   p.fragment(2, 1024, last_in_reply, call);
   EXPECT_EQ(s->calls_open(), 0u);
-  expect_lives();
+  p.expect_lives();
 }
 
 TEST_F(HostileAnswers, AnAnswerToNobodyIsCountedToItsEnd) {
@@ -595,7 +583,7 @@ TEST_F(HostileAnswers, AnAnswerToNobodyIsCountedToItsEnd) {
   p.fragment(2, 1024, last_in_reply, nobody);
   EXPECT_EQ(p.host.link.late_frames(), 1u);
   EXPECT_EQ(s->calls_open(), 1u) << "ours still waits";
-  expect_lives();
+  p.expect_lives();
 }
 
 TEST_F(HostileAnswers, AnAnswerThatIsGivenUpUnasked) {

@@ -6,12 +6,6 @@ namespace weir::net {
 namespace {
 using namespace test::words;
 
-/// A budget with `pool` bytes beside the reserve.
-peer::settings with_budget(peer::settings s, uint64_t pool, uint64_t reserve) {
-  s.inbound = {pool + reserve, reserve};
-  return s;
-}
-
 // ---- large messages
 
 TEST(Large, EverySizeAroundTheRationArrives) { // C4, C11

@@ -10,27 +10,6 @@ namespace {
 using namespace test::words;
 using testing::HasSubstr;
 
-/// A budget with `pool` bytes beside the reserve.
-peer::settings with_budget(peer::settings s, uint64_t pool, uint64_t reserve) {
-  s.inbound = {pool + reserve, reserve};
-  return s;
-}
-
-/// Finished one-way frames one behind the other.
-outgoing run_for(const session& s, const std::vector<std::string>& bodies, lane in = lane::normal) {
-  test::build_message(bytes(40'000)); // a slab with room for all of it
-  outgoing run;
-  for (auto& b : bodies) {
-    auto m = test::build_message(b);
-    store_header(m.at, {m.body_bytes, s.id(), frame_kind::message, static_cast<uint8_t>(in), 0, 0});
-    if (!run)
-      run = std::move(m);
-    else
-      EXPECT_TRUE(run.extend(m));
-  }
-  return run;
-}
-
 std::vector<std::string> items(const peer& p) {
   std::vector<std::string> all;
   for (auto& e : p.events)

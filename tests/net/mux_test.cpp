@@ -261,25 +261,11 @@ TEST(Mux, KeepsTheOrderWithinALane) {
   EXPECT_EQ(next, 300);
 }
 
-outgoing run_for(session& s, std::vector<std::string> bodies) {
-  outgoing run;
-  for (auto& b : bodies) {
-    auto m = test::build_message(b);
-    store_header(m.at, {m.body_bytes, s.id(), frame_kind::message, static_cast<uint8_t>(lane::normal), 0, 0});
-    if (!run)
-      run = std::move(m);
-    else
-      EXPECT_TRUE(run.extend(m));
-  }
-  return run;
-}
-
 TEST(Mux, TakesARunAsOneAndDeliversItsMessages) {
   mux_pair p;
   p.connect();
   auto& s = p.client.open("sink", true);
   p.exchange();
-  test::build_message(bytes(40'000)); // a slab with room for all of it
   ASSERT_TRUE(p.client.link.post(s, run_for(s, {"a", "b", "c"}), lane::normal));
   EXPECT_EQ(s.queued_messages(), 3u);
   p.exchange();
@@ -295,7 +281,6 @@ TEST(Mux, SplitsARunToTheRation) {
   p.connect();
   auto& s = p.client.open("sink", true);
   p.exchange();
-  test::build_message(bytes(40'000));
   ASSERT_TRUE(p.client.link.post(s, run_for(s, {"1", "2", "3", "4", "5", "6", "7"}), lane::normal));
   p.exchange();
   EXPECT_EQ(p.server.count(type::item), 3u);

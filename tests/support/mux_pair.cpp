@@ -17,6 +17,20 @@ outgoing build_message(std::string_view bytes, uint32_t reply_room_bytes) {
   return b.finish();
 }
 
+outgoing run_for(const session& s, const std::vector<std::string>& bodies, lane in) {
+  build_message(bytes(40'000)); // a slab with room for all of it
+  outgoing run;
+  for (auto& b : bodies) {
+    auto m = build_message(b);
+    store_header(m.at, {m.body_bytes, s.id(), frame_kind::message, static_cast<uint8_t>(in), 0, 0});
+    if (!run)
+      run = std::move(m);
+    else
+      EXPECT_TRUE(run.extend(m));
+  }
+  return run;
+}
+
 std::string read_body(const message_view& v) {
   envelope e;
   EXPECT_TRUE(well_formed(v));
@@ -257,6 +271,11 @@ peer::settings server_settings() {
   auto s = client_settings();
   s.link.node = {2, 2};
   s.link.node_name = "server";
+  return s;
+}
+
+peer::settings with_budget(peer::settings s, uint64_t pool, uint64_t reserve) {
+  s.inbound = {pool + reserve, reserve};
   return s;
 }
 

@@ -16,6 +16,8 @@ namespace weir::net::test {
 outgoing build_message(std::string_view bytes, uint32_t reply_room_bytes = 0);
 /// `n` bytes to put into one.
 inline std::string bytes(size_t n) { return std::string(n, 'x'); }
+/// Finished one-way frames of `s`, one behind the other.
+outgoing run_for(const session& s, const std::vector<std::string>& bodies, lane in = lane::normal);
 /// The data in the body of such a message; what a failure says if it is one.
 std::string read_body(const message_view& v);
 
@@ -111,6 +113,8 @@ private:
 /// Settings of the two sides as most tests want them: different nodes.
 peer::settings client_settings();
 peer::settings server_settings();
+/// With a budget of `pool` bytes beside the reserve.
+peer::settings with_budget(peer::settings s, uint64_t pool, uint64_t reserve);
 
 class mux_pair {
 public:
@@ -150,7 +154,9 @@ using test::bytes;
 using test::client_settings;
 using test::mux_pair;
 using test::peer;
+using test::run_for;
 using test::server_settings;
+using test::with_budget;
 using type = event::type;
 
 } // namespace weir::net::test::words

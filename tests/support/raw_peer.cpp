@@ -160,6 +160,22 @@ void raw_peer::collect() {
   }
 }
 
+session& raw_peer::two_sessions() {
+  hello();
+  auto& harmed = open(1);
+  open(3);
+  said();
+  return harmed;
+}
+
+void raw_peer::expect_lives() {
+  EXPECT_FALSE(host.link.is_down());
+  EXPECT_EQ(host.memory->alive_bytes(), 0u);
+  auto before = host.count(event::type::item);
+  message(3, 0, 10);
+  EXPECT_EQ(host.count(event::type::item), before + 1);
+}
+
 say::control raw_peer::said() {
   collect();
   return std::exchange(all_, {});

@@ -32,6 +32,11 @@ public:
   /// Opens session `id` and has it accepted.
   session& open(uint32_t id, bool stream = false);
 
+  /// Hello and two sessions: 1 for harm, which is returned, and 3 for the control.
+  session& two_sessions();
+  /// The link lives, keeps no memory, and session 3 still delivers.
+  void expect_lives();
+
   // ---- what the mux said since the last time
   /// All control of the frames it wrote, put together.
   say::control said();
