@@ -137,7 +137,7 @@ bool cycle_watch::waits(const session& s) {
   auto& c = *s.local_;
   auto limit = c.limit();
   auto spent = c.sent_.messages >= limit.messages || c.sent_.bytes >= limit.bytes || !c.queue_.empty();
-  return spent && c.port_.batch.empty() && !(c.sent_ == given_back(s));
+  return spent && c.port_.batch.empty() && c.sent_ != given_back(s);
 }
 
 std::vector<wait_edge> cycle_watch::waits_at(loop& at, stalls& seen) const {
@@ -165,7 +165,7 @@ bool cycle_watch::is_stalled(const session& s, const stalls& before, stall& now)
   auto time = s.loop_.now();
   auto known = before.find(s.id());
   auto sent = s.local_->sent_, back = given_back(s);
-  if (known == before.end() || !(known->second.sent == sent) || !(known->second.back == back)) {
+  if (known == before.end() || known->second.sent != sent || known->second.back != back) {
     now = {sent, back, time, std::make_shared<std::atomic<bool>>(false)};
     put(s.local_->port_.to, nullptr, mailbox_mark{now.through});
     return false;
