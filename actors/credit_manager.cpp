@@ -38,6 +38,7 @@ void credit_manager::arm() {
   timer_ = loop_.at(loop_.now() + measure_every, [this] {
     measure_pinned();
     borrow_ahead();
+    loop_.serve_room_line(); // what died elsewhere has told nobody
     arm();
   });
 }

@@ -1,44 +1,92 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "net/errc.hpp"
 #include "net/ration.hpp"
 
 namespace weir::actors {
 
+/// What waits to be sent in all sessions of one loop, as their gates count it: `outbound-bytes` is for all of
+/// them together, however many there are. Any thread.
+class outbound_room {
+public:
+  explicit outbound_room(uint64_t bytes_max) : bytes_max_(bytes_max) {}
+  uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  uint64_t left() const {
+    auto b = bytes();
+    return b < bytes_max_ ? bytes_max_ - b : 0;
+  }
+  /// Nothing large is queued, and no producer builds another message.
+  bool full() const { return left() == 0; }
+  /// From `before` to `after` bytes in one gate. The first ones of each are not counted: who sends little
+  /// shares nothing with other threads, and has room whatever others do.
+  void change(uint64_t before, uint64_t after) {
+    auto by = counted(after) - counted(before); // modulo 2^64
+    if (by != 0)
+      bytes_.fetch_add(by, std::memory_order_relaxed);
+  }
+  static constexpr uint64_t free_bytes = 16 << 10; // in each gate
+
+private:
+  static uint64_t counted(uint64_t bytes) { return bytes > free_bytes ? bytes - free_bytes : 0; }
+  const uint64_t bytes_max_;
+  std::atomic<uint64_t> bytes_{0};
+};
+
 /// What a session shares with those who send on it, from any thread: admission to its queue, and for a
 /// stream's producer the limit it may offer up to. Outlives the session.
 class gate {
 public:
-  gate(uint64_t bytes_max, uint64_t messages_max) : bytes_max_(bytes_max), messages_max_(messages_max) {}
+  gate(uint64_t bytes_max, uint64_t messages_max, std::shared_ptr<outbound_room> of_all)
+      : bytes_max_(bytes_max), messages_max_(messages_max), of_all_(std::move(of_all)) {}
+  ~gate() { of_all_->change(queued_bytes(), 0); } // what died elsewhere
 
-  /// One atomic add each against `send-buffer`. False: nothing was queued. One message is always admitted to
-  /// an empty queue, so that one larger than the buffer can pass. Any thread.
+  /// One atomic add each against `send-buffer`; what makes a queue long counts against `outbound-bytes`, too.
+  /// False: nothing was queued. One message is always admitted to an empty queue while there is outbound
+  /// room, so that one larger than the buffer can pass. Any thread.
   bool admit(uint64_t bytes, uint64_t messages) {
-    auto b = bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    auto before = bytes_.fetch_add(bytes, std::memory_order_relaxed);
     auto m = messages_.fetch_add(messages, std::memory_order_relaxed);
-    if (b == 0 || (b + bytes <= bytes_max_ && m + messages <= messages_max_))
+    auto after = before + bytes;
+    bool fits = before == 0 || (after <= bytes_max_ && m + messages <= messages_max_);
+    if (fits && (after <= outbound_room::free_bytes || !of_all_->full())) {
+      of_all_->change(before, after);
       return true;
-    release(bytes, messages);
+    }
+    auto now = bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    messages_.fetch_sub(messages, std::memory_order_relaxed);
+    if (now != after) { // others came in between, and what they counted began above us
+      of_all_->change(before, after);
+      of_all_->change(now, now - bytes);
+    }
     return false;
   }
   /// Handed over to the transport, or dropped. Any thread.
   void release(uint64_t bytes, uint64_t messages) {
-    bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    auto before = bytes_.fetch_sub(bytes, std::memory_order_relaxed);
     messages_.fetch_sub(messages, std::memory_order_relaxed);
+    of_all_->change(before, before - bytes);
   }
   /// Without asking: a single producer that has looked before (has_room_beside). Any thread.
   void charge(uint64_t bytes, uint64_t messages) {
-    bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    auto before = bytes_.fetch_add(bytes, std::memory_order_relaxed);
     messages_.fetch_add(messages, std::memory_order_relaxed);
+    of_all_->change(before, before + bytes);
   }
   bool has_room_beside(uint64_t bytes, uint64_t messages) const {
-    return queued_bytes() + bytes < bytes_max_ && queued_messages() + messages < messages_max_;
+    return queued_bytes() + bytes < bytes_max_ && queued_messages() + messages < messages_max_ &&
+           !of_all_->full();
   }
+  /// All sessions of the loop together have no room.
+  bool outbound_is_full() const { return of_all_->full(); }
+  /// True: a producer that found it full has to say so to the session (`want_room`), which has not heard of
+  /// it since it was last told. By the producer.
+  bool must_ask_for_room() { return of_all_->full() && !room_asked_.exchange(true); }
   uint64_t queued_bytes() const { return bytes_.load(std::memory_order_relaxed); }
   uint64_t queued_messages() const { return messages_.load(std::memory_order_relaxed); }
-  /// Enough room that it is worth waking a producer.
+  /// Enough room in this session that it is worth waking a producer.
   bool has_much_room() const {
     return queued_bytes() <= bytes_max_ / 2 && queued_messages() <= messages_max_ / 2;
   }
@@ -84,16 +132,19 @@ public:
       why_ = {errc::session_closed, outcome::not_executed, "the session is closed"};
     over_.store(true, std::memory_order_release);
   }
+  /// What `must_ask_for_room` led to has been dealt with.
+  void room_is_answered() { room_asked_.store(false); }
   bool wanted() const { return waiting_.load(std::memory_order_seq_cst); }
   bool take_wanted() { return waiting_.exchange(false, std::memory_order_seq_cst); }
 
 private:
   const uint64_t bytes_max_, messages_max_;
+  const std::shared_ptr<outbound_room> of_all_;
   std::atomic<uint64_t> bytes_{0}, messages_{0};
   alignas(64) std::atomic<uint64_t> limit_bytes_{0};
   std::atomic<uint64_t> limit_messages_{0};
   std::atomic<uint32_t> session_id_{0};
-  std::atomic<bool> waiting_{false}, over_{false};
+  std::atomic<bool> waiting_{false}, over_{false}, room_asked_{false};
   failure why_; // written once, before over_
   std::atomic<int64_t> since_{0};
   std::atomic<uint64_t> paired_with_{0};

@@ -60,7 +60,7 @@ void local_conversation::delist() {
 
 void local_conversation::carry(ask& a, const caf::strong_actor_ptr& from) {
   if (closing_) {
-    session_.gate_->release(a.message.cost(), a.message.count);
+    session_.release(a.message.cost(), a.message.count);
     return session_.tell_failure(from, a,
                                  {errc::session_closed, outcome::not_executed, "the session is closed"});
   }
@@ -94,7 +94,7 @@ bool local_conversation::deliver(ask& a, const caf::strong_actor_ptr& from) {
   } else if (!covered(m)) {
     return false;
   }
-  session_.gate_->release(m.cost(), m.count);
+  session_.release(m.cost(), m.count);
   a.from_teller = nullptr;
   if (a.token == 0 && m.count > 1) {
     deliver_run(m);
@@ -212,7 +212,7 @@ void local_conversation::give_up(uint64_t token, const caf::strong_actor_ptr& fr
 }
 
 void local_conversation::fail(waiting_list::item& w, const failure& why) {
-  session_.gate_->release(w.what.message.cost(), w.what.message.count);
+  session_.release(w.what.message.cost(), w.what.message.count);
   session::tell_failure(w.from, w.what, why);
 }
 

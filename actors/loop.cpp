@@ -23,6 +23,7 @@ loop::loop(caf::actor_system& sys, const net::loop_options& o, const net::budget
       system_(sys),
       own_(sys, *this),
       guest_(sys, *this),
+      room_(std::make_shared<outbound_room>(outbound_bytes)),
       port_(std::make_shared<credit_port>(*this)) {
   credit_handle_ = spawn<credit_manager>(std::ref(*this), inbound, outbound_bytes);
   credit_ = static_cast<credit_manager*>(caf::actor_cast<caf::abstract_actor*>(credit_handle_));
@@ -168,6 +169,20 @@ void loop::take_handed_over() {
   }
 }
 
+void loop::stand_in_line(session& s, uint64_t bytes) {
+  room_line_.push_back({caf::actor_cast<caf::actor>(&s), &s, bytes});
+  serve_room_line();
+}
+
+void loop::serve_room_line() {
+  for (auto left = room_->left(); !room_line_.empty() && left > 0;) {
+    auto next = std::move(room_line_.front());
+    room_line_.pop_front();
+    left -= std::min(left, std::max<uint64_t>(next.bytes, 1));
+    next.who->has_room();
+  }
+}
+
 void loop::shut_down() {
   draining_ = true;
   run_handed_over(handed_over_.exchange(&closed, std::memory_order_acq_rel));
@@ -183,6 +198,7 @@ void loop::shut_down() {
     for (auto* s : in_order_of_birth(sessions))
       if (sessions.contains(s))
         s->on_ended({errc::shutting_down, outcome::unknown, "the node stops"}, 0);
+  room_line_.clear(); // their producers know already
 }
 
 void loop::take_remote() {

@@ -13,6 +13,7 @@
 
 #include "actors/caf.hpp"
 #include "actors/credit.hpp"
+#include "actors/gate.hpp"
 #include "net/ledger.hpp"
 #include "net/loop.hpp"
 
@@ -91,6 +92,13 @@ public:
   net::budget& inbound();
   net::outbound_ledger& outbound();
   const std::shared_ptr<credit_port>& port() { return port_; }
+  /// What its sessions may keep to be sent, all together.
+  const std::shared_ptr<outbound_room>& room() const { return room_; }
+  /// A producer on `s` wants to build a message of about so many bytes and found no room: `s` is told in its
+  /// turn (`session::has_room`). Loop only, as is what follows.
+  void stand_in_line(session& s, uint64_t bytes);
+  /// Room may have come back: tells as many as it will do for.
+  void serve_room_line();
   /// The dialling endpoints of this loop, by uri, and its live sessions and links. Loop only.
   std::unordered_map<std::string, caf::actor> endpoints;
   std::unordered_set<session*> sessions;
@@ -148,6 +156,13 @@ private:
   guest_context guest_;
   caf::actor credit_handle_;
   credit_manager* credit_ = nullptr;
+  const std::shared_ptr<outbound_room> room_;
+  struct in_line {
+    caf::actor keep;
+    session* who;
+    uint64_t bytes;
+  };
+  std::deque<in_line> room_line_; // each session once at a time (gate::must_ask_for_room)
   std::shared_ptr<credit_port> port_;
   std::vector<account*> credited_;
   std::deque<caf::resumable*> ready_;

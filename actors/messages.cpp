@@ -19,6 +19,8 @@ ask::~ask() {
     put(bounce_to, nullptr, reply{token, why_over(bounced_by)});
   if (from_teller)
     tell_lost(from_teller, message.count);
+  if (bounced_by && message)
+    bounced_by->release(message.cost(), message.count);
 }
 
 produce::~produce() {

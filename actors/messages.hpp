@@ -41,7 +41,7 @@ struct ask {
   std::shared_ptr<teller> from_teller; ///< of a one-way message that belongs to no stream; who takes charge
                                        ///< of the message takes it out
   caf::strong_actor_ptr bounce_to;     ///< the caller, while nobody has taken charge of the call
-  std::shared_ptr<gate> bounced_by;    ///< knows why, when it bounces
+  std::shared_ptr<gate> bounced_by; ///< has admitted it, while nobody has taken charge; knows why it bounces
 
   ask() = default;
   ask(ask&&) = default;
@@ -177,6 +177,11 @@ struct mailbox_mark {
   std::shared_ptr<std::atomic<bool>> through;
 };
 
+/// To a session: its producer, who wants to build a message of about so many bytes, found `outbound-bytes`
+/// used up.
+struct want_room {
+  uint64_t bytes = 0;
+};
 /// To a session: its user is done with it.
 struct close_session {};
 /// To a session: its user gives it up, at once and for a reason that the other side is told.
@@ -267,6 +272,7 @@ CAF_ADD_TYPE_ID(weir, (weir::actors::retry_call))
 CAF_ADD_TYPE_ID(weir, (weir::actors::wake_up))
 CAF_ADD_TYPE_ID(weir, (weir::actors::rows_arrived))
 CAF_ADD_TYPE_ID(weir, (weir::actors::mailbox_mark))
+CAF_ADD_TYPE_ID(weir, (weir::actors::want_room))
 CAF_END_TYPE_ID_BLOCK(weir)
 
 WEIR_LOCAL_MESSAGE(weir::actors::ask)
@@ -291,3 +297,4 @@ WEIR_LOCAL_MESSAGE(weir::actors::retry_call)
 WEIR_LOCAL_MESSAGE(weir::actors::wake_up)
 WEIR_LOCAL_MESSAGE(weir::actors::rows_arrived)
 WEIR_LOCAL_MESSAGE(weir::actors::mailbox_mark)
+WEIR_LOCAL_MESSAGE(weir::actors::want_room)

@@ -24,7 +24,7 @@ session::session(caf::actor_config& cfg, loop& l, environment_ptr env, target to
       target_(std::move(to)),
       reader_(std::move(reader)),
       sends_stream_(target_.stream),
-      gate_(std::make_shared<gate>(env_->send_buffer_bytes, env_->send_buffer_messages)),
+      gate_(std::make_shared<gate>(env_->send_buffer_bytes, env_->send_buffer_messages, l.room())),
       account_(new account{l.port(), this}) {}
 
 session::session(caf::actor_config& cfg, loop& l, environment_ptr env, link& from, net::session* protocol)
@@ -67,6 +67,7 @@ caf::behavior session::make_behavior() {
           [this](found_service& f) { on_found(f); },
           [this](const close_session&) { close(); },
           [this](const abort_session& a) { abort(a.why); },
+          [this](const actors::want_room& w) { want_room(w.bytes); },
           [this](produce& p) { set_producer(std::exchange(p.producer, nullptr), p.outlet); },
           [this](end_session& e) {
             self_ = nullptr;
@@ -231,6 +232,7 @@ void session::on_opened() {
 
 void session::carry(ask a, const caf::strong_actor_ptr& from) {
   a.bounce_to = nullptr; // from here on it is the session that answers
+  a.bounced_by = nullptr;
   switch (stage_) {
   case stage::remote:
     return carry_remote(a, from);
@@ -241,7 +243,7 @@ void session::carry(ask a, const caf::strong_actor_ptr& from) {
     waiting_.push_back({std::move(a), from});
     return arm_expiry();
   case stage::over:
-    gate_->release(a.message.cost(), a.message.count);
+    release(a.message.cost(), a.message.count);
     return tell_failure(from, a,
                         loop_.stopping()
                             ? failure{errc::shutting_down, outcome::not_executed, "the node stops"}
@@ -285,7 +287,8 @@ void session::carry_remote(ask& a, const caf::strong_actor_ptr& from) {
 void session::refuse(const caf::strong_actor_ptr& from, ask& a, uint64_t cost, uint64_t count,
                      const failure& why) {
   note(why);
-  gate_->release(cost, count);
+  a.bounced_by = nullptr;
+  release(cost, count);
   a.message.count = static_cast<uint32_t>(count);
   if (!sends_stream_ || stage_ == stage::over)
     return tell_failure(from, a, why);
@@ -380,7 +383,7 @@ void session::drain_waiting() {
 }
 
 void session::fail_waiting(waiting_list::item& w, const failure& why) {
-  gate_->release(w.what.message.cost(), w.what.message.count);
+  release(w.what.message.cost(), w.what.message.count);
   tell_failure(w.from, w.what, why);
 }
 
@@ -547,6 +550,7 @@ void session::finish(const failure& why, uint64_t consumed) {
                   ? failure{errc::session_closed, outcome::not_executed, "the session is closed"}
                   : why;
   fail_waiting({told.code, outcome::not_executed, told.text});
+  release(std::exchange(in_queue_bytes_, 0), std::exchange(in_queue_messages_, 0));
   if (local_)
     local_->end(told);
   for (auto& c : callers_)
@@ -669,7 +673,7 @@ void session::settle_gate() {
   auto bytes = protocol_->queued_bytes(), messages = protocol_->queued_messages();
   if (bytes == in_queue_bytes_ && messages == in_queue_messages_)
     return;
-  gate_->release(in_queue_bytes_ - bytes, in_queue_messages_ - messages);
+  release(in_queue_bytes_ - bytes, in_queue_messages_ - messages);
   in_queue_bytes_ = bytes;
   in_queue_messages_ = messages;
   wake_producer();

@@ -80,6 +80,8 @@ public:
   void give_up(uint64_t token, const caf::strong_actor_ptr& from);
   /// Answers a request that arrived here.
   void answer_call(answer& a);
+  /// The producer found `outbound-bytes` used up: it is told when there is room for about so many bytes.
+  void want_room(uint64_t bytes) { loop_.stand_in_line(*this, bytes); }
   /// Says who produces on this session: it gets `outlet_event`s, also when the session is over.
   void set_producer(caf::strong_actor_ptr producer, uint64_t outlet);
   /// The user is done: what is queued still leaves, then the session ends.
@@ -114,6 +116,11 @@ public:
   bool queue_is_empty() const { return in_queue_messages_ == 0; }
 
   // ---- from the loop
+  /// What `want_room` asked for is there.
+  void has_room() {
+    gate_->room_is_answered();
+    wake_producer();
+  }
   /// The node stops: a session of a user takes no more calls and ends when those that are open have. A stream
   /// is its producer's to end.
   void drain();
@@ -143,6 +150,11 @@ private:
   void end_now(const failure& why);
   void fail_waiting(const failure& why);
   void cancel_timers();
+  /// Something has left the gate: others may be waiting for its place.
+  void release(uint64_t cost, uint64_t count) {
+    gate_->release(cost, count);
+    loop_.serve_room_line();
+  }
   void wake_producer();
   void tell_producer(outlet_event e);
   uint32_t add_caller(const caf::strong_actor_ptr& from, uint64_t token);

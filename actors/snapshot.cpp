@@ -63,6 +63,8 @@ onlooker::seen onlooker::see(session& s) {
       blocked("outbound", gate.wanted_since() == net::time_point{} ? now : gate.wanted_since());
     else if (waits && used_up)
       blocked("service", gate.wanted_since());
+    else if (waits && gate.outbound_is_full())
+      blocked("outbound", gate.wanted_since());
     else if (waits && !gate.has_much_room())
       blocked("link", gate.wanted_since());
   } else if (s.stage_ == stage::local) {

@@ -192,7 +192,14 @@ void mux::state::reply(session& s, uint32_t call, outgoing m) {
   if (m.body_bytes > peer_.message_bytes_max)
     return reply_failure(
         s, call, {errc::message_too_large, outcome::done, too_large(m.body_bytes, peer_.message_bytes_max)});
-  outbound_.add(m.cost());
+  auto small = m.body_bytes <= std::max<uint64_t>(options_.reply_room_bytes, reply_room_bytes_min);
+  if (small || outbound_.bytes() == 0) // small ones are bounded by the calls that they answer
+    outbound_.add(m.cost());
+  else if (!outbound_.admit(m.cost()))
+    return reply_failure(s, call,
+                         {errc::overloaded, outcome::done,
+                          "too much waits to be sent (outbound-bytes) for an answer of " +
+                              std::to_string(m.body_bytes) + " bytes"});
   if (m.body_bytes <= e->room)
     return enqueue_reply(s, *e, call, std::move(m));
   queued_ledger_ += m.cost();

@@ -19,11 +19,17 @@ net::outgoing finish_message(message_out& m, size_t& expected_bytes) {
 void actor_core::carry(const session_guard& to, actors::ask a) {
   if (on_loop_of(*to.raw()))
     return to.raw()->carry(std::move(a), self_ptr());
-  if (a.token != 0) {
+  if (a.token != 0)
     a.bounce_to = self_ptr();
-    a.bounced_by = to.raw()->entrance();
-  }
+  a.bounced_by = to.raw()->entrance();
   put(to.handle(), self_ptr(), std::move(a));
+}
+
+void actor_core::want_room(const session_guard& on, uint64_t bytes) {
+  if (on_loop_of(*on.raw()))
+    on.raw()->want_room(bytes);
+  else
+    put(on.handle(), nullptr, actors::want_room{bytes});
 }
 
 uint64_t actor_core::open(const std::shared_ptr<session_guard>& via, uint64_t result_type) {
@@ -178,6 +184,9 @@ void actor_core::close(uint64_t token, open_call& c) {
 }
 
 failure send_buffer_full(const actors::gate& g) {
+  if (g.outbound_is_full())
+    return {errc::overloaded, outcome::not_executed,
+            "all that may wait to be sent on this loop does (outbound-bytes)"};
   return {errc::overloaded, outcome::not_executed,
           fmt::format("{} bytes in {} messages wait for the session already (send-buffer)", g.queued_bytes(),
                       g.queued_messages())};

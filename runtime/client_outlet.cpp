@@ -37,8 +37,8 @@ public:
     self_ = shared_from_this();
     call_loop();
   }
-  /// Until there is ration and room, the stream is over or `until` has passed.
-  result<void> wait_for_room(net::time_point until, std::chrono::milliseconds timeout) {
+  /// Until there is ration and room for a message of about `bytes`, the stream is over or `until` has passed.
+  result<void> wait_for_room(net::time_point until, std::chrono::milliseconds timeout, uint64_t bytes) {
     for (bool in_time = true;;) {
       auto seen = bell_.look();
       if (over_.load(std::memory_order_acquire))
@@ -48,6 +48,8 @@ public:
       if (has_room())
         return {};
       gate_->want_credit(std::chrono::steady_clock::now());
+      if (gate_->must_ask_for_room())
+        put(session_->handle(), nullptr, actors::want_room{bytes});
       if (has_room()) // it may have come in between
         return {};
       if (!in_time)
@@ -209,7 +211,7 @@ result<void> blocking_outlet_core::wait_for_room(std::chrono::milliseconds timeo
     return refused_;
   if (timeout.count() <= 0)
     timeout = standard_timeout_;
-  return line_->wait_for_room(line_->now() + timeout, timeout);
+  return line_->wait_for_room(line_->now() + timeout, timeout, expected_bytes_);
 }
 
 result<void> blocking_outlet_core::push(message_out& m) {

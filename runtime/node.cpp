@@ -401,7 +401,7 @@ node_stats node::stats() const {
       n.liability += l->inbound().liability();
       n.base_line += l->inbound().options().reserve_bytes + l->served_bytes;
       n.pinned += l->inbound().pinned();
-      n.outbound += l->outbound().bytes();
+      n.outbound += std::max(l->outbound().bytes(), l->room()->bytes()); // the second: also before its link
       n.refused += l->inbound().refused();
       return 0;
     });

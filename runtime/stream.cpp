@@ -90,6 +90,8 @@ bool outlet_core::may_build() {
     return true;
   p.flush(); // or the credit that it waits for would never come
   p.gate->want_credit(p.self.core().now());
+  if (p.gate->must_ask_for_room())
+    p.self.core().want_room(*p.session, expected_bytes_);
   return p.run.may_send(); // it may have come in between
 }
 

@@ -63,9 +63,10 @@ struct node_options {
   /// what `message_max` needs.
   uint64_t reserve_bytes = 0;
 
-  /// Bytes that may wait to be sent, on all links. Above it senders are told `overloaded`. 0: 15 % of the
-  /// memory limit, at most 614 MiB. Range 256 KiB to 1 TiB. Larger helps only when many peers are slow at the
-  /// same time.
+  /// Bytes that may wait to be sent, in all sessions and on all links, also before they are open. Above it
+  /// calls and one-way messages are told `overloaded`, as are calls whose answer is larger than `reply_room`,
+  /// and outlets wait. 0: 15 % of the memory limit, at most 614 MiB. Range 256 KiB to 1 TiB. Larger helps
+  /// only when many peers are slow at the same time.
   uint64_t outbound_bytes = 0;
 
   /// The largest message taken from a peer. 0: half of `reserve_bytes`, at most 16 MiB. Range 4 KiB to 1 GiB.
