@@ -49,10 +49,16 @@ public:
 /// each other in a circle, unless the test has said that they are to.
 class machine {
 public:
-  explicit machine(node_options o = {}) : config_(make_config()), system_(*config_) {
-    if (o.stall_limit == node_options{}.stall_limit)
-      o.stall_limit = std::chrono::seconds{1};
-    node_ = std::make_unique<weir::node>(system_, std::move(o));
+  using node_maker = std::function<std::unique_ptr<weir::node>(caf::actor_system&)>;
+
+  explicit machine(node_options o = {})
+      : machine(node_maker{[&o](auto& sys) {
+          if (o.stall_limit == node_options{}.stall_limit)
+            o.stall_limit = std::chrono::seconds{1};
+          return std::make_unique<weir::node>(sys, std::move(o));
+        }}) {}
+  /// With a node of the test's making.
+  explicit machine(const node_maker& make) : config_(make_config()), system_(*config_), node_(make(system_)) {
     hand_ = node_->spawn<hand>();
   }
   ~machine() {
