@@ -60,6 +60,7 @@ process start_crowd(const std::string& open, const std::string& silent) {
   return process{std::move(words), {}, {{RLIMIT_STACK, stack_bytes}}};
 }
 
+// L5 (keycloak-benchmark 675): close a node while a peer does not read.
 TEST(Crowd, AMillionParkedMessagesEndWithTheirNodeInTimeOnASmallStack) {
   auto peer = peer_of_crowd();
   auto open = peer.ready(), silent = peer.ready();
