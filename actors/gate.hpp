@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -33,6 +34,15 @@ private:
   static uint64_t counted(uint64_t bytes) { return bytes > free_bytes ? bytes - free_bytes : 0; }
   const uint64_t bytes_max_;
   std::atomic<uint64_t> bytes_{0};
+};
+
+/// To a session: what its producer waits for, as far as it has not said so before. The session tells it when
+/// to look again.
+struct want {
+  bool credit = false;
+  uint64_t room_bytes = 0; ///< for a message of about so many while `outbound-bytes` is used up; 0: not that
+
+  explicit operator bool() const { return credit || room_bytes != 0; }
 };
 
 /// What a session shares with those who send on it, from any thread: admission to its queue, and for a
@@ -81,9 +91,6 @@ public:
   }
   /// All sessions of the loop together have no room.
   bool outbound_is_full() const { return of_all_->full(); }
-  /// True: a producer that found it full has to say so to the session (`want_room`), which has not heard of
-  /// it since it was last told. By the producer.
-  bool must_ask_for_room() { return of_all_->full() && !room_asked_.exchange(true); }
   uint64_t queued_bytes() const { return bytes_.load(std::memory_order_relaxed); }
   uint64_t queued_messages() const { return messages_.load(std::memory_order_relaxed); }
   /// Enough room in this session that it is worth waking a producer.
@@ -101,11 +108,22 @@ public:
   net::position limit() const {
     return {limit_bytes_.load(std::memory_order_acquire), limit_messages_.load(std::memory_order_acquire)};
   }
-  /// The producer saw no limit or no room and wants a `credit` message. Look again afterwards.
+  /// The producer wants a `credit` message when the session is open.
   void want_credit(net::time_point now) {
     if (!waiting_.load(std::memory_order_relaxed))
       since_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
     waiting_.store(true, std::memory_order_seq_cst);
+  }
+  /// The producer saw no limit or no room for a message of about so many bytes, and wants a `credit` message.
+  /// What it has to say to the session for that, if anything: nothing before that is open. Look again
+  /// afterwards.
+  want wait(net::time_point now, uint64_t bytes) {
+    want_credit(now);
+    want w;
+    w.credit = session_id() != 0 && !watched_.load(std::memory_order_seq_cst) && !watched_.exchange(true);
+    if (of_all_->full() && !room_asked_.exchange(true))
+      w.room_bytes = std::max<uint64_t>(bytes, 1);
+    return w;
   }
   /// When the producer began to wait, for people.
   net::time_point wanted_since() const {
@@ -132,7 +150,8 @@ public:
       why_ = {errc::session_closed, outcome::not_executed, "the session is closed"};
     over_.store(true, std::memory_order_release);
   }
-  /// What `must_ask_for_room` led to has been dealt with.
+  /// From here on the producer says again that it wants credit, or room.
+  void unwatch() { watched_.store(false, std::memory_order_seq_cst); }
   void room_is_answered() { room_asked_.store(false); }
   bool wanted() const { return waiting_.load(std::memory_order_seq_cst); }
   bool take_wanted() { return waiting_.exchange(false, std::memory_order_seq_cst); }
@@ -144,7 +163,7 @@ private:
   alignas(64) std::atomic<uint64_t> limit_bytes_{0};
   std::atomic<uint64_t> limit_messages_{0};
   std::atomic<uint32_t> session_id_{0};
-  std::atomic<bool> waiting_{false}, over_{false}, room_asked_{false};
+  std::atomic<bool> waiting_{false}, over_{false}, watched_{false}, room_asked_{false};
   failure why_; // written once, before over_
   std::atomic<int64_t> since_{0};
   std::atomic<uint64_t> paired_with_{0};

@@ -257,10 +257,10 @@ void local_conversation::collect(const account::returned& r) {
     if (session_.gate_->over())
       return;
   }
-  if (queue_.empty() && !closing_)
-    session_.account_->wake_at_share_of(ration_);
   publish();
   session_.wake_producer();
+  if (queue_.empty() && !closing_ && !session_.pressed_)
+    session_.account_->wake_at_share_of(ration_);
   finish_if_done();
 }
 

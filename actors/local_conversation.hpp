@@ -19,6 +19,8 @@ public:
   void collect(const account::returned& r);
   void close();
   void end(const failure& why);
+  /// What has gone to the service.
+  const net::position& sent() const { return sent_; }
   void end_of_round() override;
 
 private:

@@ -162,7 +162,7 @@ private:
     session* who;
     uint64_t bytes;
   };
-  std::deque<in_line> room_line_; // each session once at a time (gate::must_ask_for_room)
+  std::deque<in_line> room_line_; // each session once at a time (gate::wait)
   std::shared_ptr<credit_port> port_;
   std::vector<account*> credited_;
   std::deque<caf::resumable*> ready_;

@@ -177,11 +177,6 @@ struct mailbox_mark {
   std::shared_ptr<std::atomic<bool>> through;
 };
 
-/// To a session: its producer, who wants to build a message of about so many bytes, found `outbound-bytes`
-/// used up.
-struct want_room {
-  uint64_t bytes = 0;
-};
 /// To a session: its user is done with it.
 struct close_session {};
 /// To a session: its user gives it up, at once and for a reason that the other side is told.
@@ -272,7 +267,7 @@ CAF_ADD_TYPE_ID(weir, (weir::actors::retry_call))
 CAF_ADD_TYPE_ID(weir, (weir::actors::wake_up))
 CAF_ADD_TYPE_ID(weir, (weir::actors::rows_arrived))
 CAF_ADD_TYPE_ID(weir, (weir::actors::mailbox_mark))
-CAF_ADD_TYPE_ID(weir, (weir::actors::want_room))
+CAF_ADD_TYPE_ID(weir, (weir::actors::want))
 CAF_END_TYPE_ID_BLOCK(weir)
 
 WEIR_LOCAL_MESSAGE(weir::actors::ask)
@@ -297,4 +292,4 @@ WEIR_LOCAL_MESSAGE(weir::actors::retry_call)
 WEIR_LOCAL_MESSAGE(weir::actors::wake_up)
 WEIR_LOCAL_MESSAGE(weir::actors::rows_arrived)
 WEIR_LOCAL_MESSAGE(weir::actors::mailbox_mark)
-WEIR_LOCAL_MESSAGE(weir::actors::want_room)
+WEIR_LOCAL_MESSAGE(weir::actors::want)

@@ -67,7 +67,7 @@ caf::behavior session::make_behavior() {
           [this](found_service& f) { on_found(f); },
           [this](const close_session&) { close(); },
           [this](const abort_session& a) { abort(a.why); },
-          [this](const actors::want_room& w) { want_room(w.bytes); },
+          [this](const want& w) { hear(w); },
           [this](produce& p) { set_producer(std::exchange(p.producer, nullptr), p.outlet); },
           [this](end_session& e) {
             self_ = nullptr;
@@ -92,7 +92,7 @@ caf::behavior session::refuse_all() {
 }
 
 void session::cancel_timers() {
-  for (auto* t : {&retry_, &expiry_})
+  for (auto* t : {&retry_, &expiry_, &press_})
     if (*t)
       loop_.cancel(std::exchange(*t, 0));
 }
@@ -666,35 +666,5 @@ bool session::update_wake() {
     account_->wake_at_share_of(in.options());
   return account_->wake_bytes() < before;
 }
-
-void session::settle_gate() {
-  if (!protocol_)
-    return;
-  auto bytes = protocol_->queued_bytes(), messages = protocol_->queued_messages();
-  if (bytes == in_queue_bytes_ && messages == in_queue_messages_)
-    return;
-  release(in_queue_bytes_ - bytes, in_queue_messages_ - messages);
-  in_queue_bytes_ = bytes;
-  in_queue_messages_ = messages;
-  wake_producer();
-}
-
-void session::set_producer(caf::strong_actor_ptr producer, uint64_t outlet) {
-  producer_ = std::move(producer);
-  outlet_ = outlet;
-  if (stage_ != stage::over)
-    return wake_producer();
-  tell_producer({outlet_event::type::failed, outlet_, 0, gate_->why_over()});
-  producer_ = nullptr;
-}
-
-void session::wake_producer() {
-  if (!producer_ || gate_->session_id() == 0 || !gate_->wanted() || !gate_->has_much_room())
-    return;
-  if (gate_->take_wanted())
-    tell_producer({outlet_event::type::credit, outlet_, 0, {}});
-}
-
-void session::tell_producer(outlet_event e) { put(producer_, nullptr, std::move(e)); }
 
 } // namespace weir::actors

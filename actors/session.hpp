@@ -80,8 +80,8 @@ public:
   void give_up(uint64_t token, const caf::strong_actor_ptr& from);
   /// Answers a request that arrived here.
   void answer_call(answer& a);
-  /// The producer found `outbound-bytes` used up: it is told when there is room for about so many bytes.
-  void want_room(uint64_t bytes) { loop_.stand_in_line(*this, bytes); }
+  /// The producer waits: it is told when there is what it waits for.
+  void hear(const want& w);
   /// Says who produces on this session: it gets `outlet_event`s, also when the session is over.
   void set_producer(caf::strong_actor_ptr producer, uint64_t outlet);
   /// The user is done: what is queued still leaves, then the session ends.
@@ -116,7 +116,7 @@ public:
   bool queue_is_empty() const { return in_queue_messages_ == 0; }
 
   // ---- from the loop
-  /// What `want_room` asked for is there.
+  /// There is what its producer stood in line for.
   void has_room() {
     gate_->room_is_answered();
     wake_producer();
@@ -134,6 +134,8 @@ private:
   friend class local_conversation;
   friend class onlooker;
   enum class stage : uint8_t { unbound, opening, remote, local, over };
+  static constexpr net::duration press_soonest = std::chrono::milliseconds{1},
+                                 press_latest = std::chrono::milliseconds{10};
 
   caf::behavior refuse_all();
   void look_up();
@@ -155,6 +157,9 @@ private:
     gate_->release(cost, count);
     loop_.serve_room_line();
   }
+  void watch_producer();
+  void press_for_credit(uint64_t told);
+  bool has_credit() const;
   void wake_producer();
   void tell_producer(outlet_event e);
   uint32_t add_caller(const caf::strong_actor_ptr& from, uint64_t token);
@@ -205,7 +210,10 @@ private:
   std::unordered_map<uint64_t, std::shared_ptr<teller>> tellers_; // of what is queued, by their address
   size_t tellers_kept_ = 16;
   caf::strong_actor_ptr producer_; // lives as long as its stream; one that ends abandons its outlets
-  uint64_t outlet_ = 0;
+  uint64_t outlet_ = 0, told_ = 0; // told: how often it was
+  net::duration press_after_ = press_latest;
+  net::loop::timer_id press_ = 0;
+  bool pressed_ = false; // every bit of credit is told at once, until the producer has got some
   net::loop::timer_id retry_ = 0, expiry_ = 0;
   uint64_t in_queue_bytes_ = 0, in_queue_messages_ = 0; // admitted and given to the mux
   net::time_point made_at_{}, stalled_since_{}; // stalled: the service has something of it and gave nothing

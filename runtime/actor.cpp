@@ -25,11 +25,11 @@ void actor_core::carry(const session_guard& to, actors::ask a) {
   put(to.handle(), self_ptr(), std::move(a));
 }
 
-void actor_core::want_room(const session_guard& on, uint64_t bytes) {
+void actor_core::want(const session_guard& on, const actors::want& what) {
   if (on_loop_of(*on.raw()))
-    on.raw()->want_room(bytes);
+    on.raw()->hear(what);
   else
-    put(on.handle(), nullptr, actors::want_room{bytes});
+    put(on.handle(), nullptr, what);
 }
 
 uint64_t actor_core::open(const std::shared_ptr<session_guard>& via, uint64_t result_type) {

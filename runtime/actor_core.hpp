@@ -63,8 +63,8 @@ public:
 
   void mark_dirty(uint64_t outlet) { dirty_.push_back(outlet); }
   void carry(const session_guard& to, actors::ask a);
-  /// See session::want_room.
-  void want_room(const session_guard& on, uint64_t bytes);
+  /// Tells the session of an outlet what that waits for.
+  void want(const session_guard& on, const actors::want& what);
 
   // ---- who holds a loop for too long
   void begin_turn();

@@ -47,9 +47,8 @@ public:
         return closed_here();
       if (has_room())
         return {};
-      gate_->want_credit(std::chrono::steady_clock::now());
-      if (gate_->must_ask_for_room())
-        put(session_->handle(), nullptr, actors::want_room{bytes});
+      if (auto what = gate_->wait(std::chrono::steady_clock::now(), bytes))
+        put(session_->handle(), nullptr, what);
       if (has_room()) // it may have come in between
         return {};
       if (!in_time)

@@ -89,9 +89,8 @@ bool outlet_core::may_build() {
   if (p.run.may_send())
     return true;
   p.flush(); // or the credit that it waits for would never come
-  p.gate->want_credit(p.self.core().now());
-  if (p.gate->must_ask_for_room())
-    p.self.core().want_room(*p.session, expected_bytes_);
+  if (auto what = p.gate->wait(p.self.core().now(), expected_bytes_))
+    p.self.core().want(*p.session, what);
   return p.run.may_send(); // it may have come in between
 }
 

@@ -181,7 +181,7 @@ TEST(Callers, L8_TenThousandFailedConnectsLeaveNothingBehind) {
   // The endpoints of those addresses, and the sessions that wanted to go there.
   EXPECT_TRUE(eventually([&] { return m.system().registry().running() <= actors; }))
       << m.system().registry().running() << ", not " << actors;
-  EXPECT_GE(times(m.node().stats(), errc::connect_failed), all);
+  EXPECT_GE(m.node().stats().times(errc::connect_failed), all);
   EXPECT_EQ(m.call<echo>(there, data_of(1)), failure{});
   there = {};
   EXPECT_TRUE(m.is_at_base_line());
