@@ -183,6 +183,25 @@ void loop::serve_room_line() {
   }
 }
 
+/// CAF keeps a monitor, and the memory of who has it, until the service ends. So there is one per service,
+/// and not one per session that it ever had.
+void loop::watch_service(const caf::actor& service, session& s) {
+  auto [of, is_new] = watched_services_.try_emplace(service.id());
+  of->second.insert(&s);
+  if (!is_new)
+    return;
+  credit_->watch(service, [this, id = service.id()](const caf::error&) {
+    auto gone = watched_services_.extract(id);
+    for (auto* x : in_order_of_birth(gone.mapped()))
+      x->service_is_gone();
+  });
+}
+
+void loop::forget_watch(const caf::actor& service, session& s) {
+  if (auto of = watched_services_.find(service.id()); of != watched_services_.end())
+    of->second.erase(&s);
+}
+
 void loop::shut_down() {
   draining_ = true;
   run_handed_over(handed_over_.exchange(&closed, std::memory_order_acq_rel));

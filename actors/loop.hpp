@@ -104,6 +104,14 @@ public:
   std::unordered_set<session*> sessions;
   std::unordered_set<session*> local_sessions; ///< of them, those to services of this node
   std::unordered_map<link*, caf::actor> links;
+  /// `s` is told when `service` ends (`session::service_is_gone`), until it is forgotten. Loop only.
+  void watch_service(const caf::actor& service, session& s);
+  void forget_watch(const caf::actor& service, session& s);
+  /// The services that are watched, each with the sessions that are to be told. One stays, also when its last
+  /// session has gone, until it ends: there are never more than living services.
+  const std::unordered_map<caf::actor_id, std::unordered_set<session*>>& watched_services() const {
+    return watched_services_;
+  }
   /// Credit of a session that is gone returns to the budget.
   void give_back(const account::returned& r);
   /// Bytes that arrived and were not given back yet, of all links of this loop; kept up to date by the links.
@@ -163,6 +171,7 @@ private:
     uint64_t bytes;
   };
   std::deque<in_line> room_line_; // each session once at a time (gate::wait)
+  std::unordered_map<caf::actor_id, std::unordered_set<session*>> watched_services_;
   std::shared_ptr<credit_port> port_;
   std::vector<account*> credited_;
   std::deque<caf::resumable*> ready_;

@@ -147,10 +147,7 @@ void session::converse_here(const found_service& f) {
   mailbox_messages_ = f.ration_messages;
   stage_ = stage::local;
   gate_->open(1);
-  watch(service_, [this](const caf::error&) {
-    on_ended({errc::service_down, outcome::unknown, fmt::format("the service '{}' is gone", target_.service)},
-             0);
-  });
+  loop_.watch_service(service_, *this);
   drain_waiting();
   wake_producer();
   if (closing_)
@@ -502,10 +499,12 @@ void session::serve(service_port* port, const caf::actor& service, uint64_t mail
   service_ = service;
   mailbox_messages_ = mailbox_messages;
   update_wake();
-  watch(service_, [this](const caf::error&) {
-    if (stage_ == stage::remote)
-      abort({errc::service_down, outcome::unknown, fmt::format("the service '{}' is gone", target_.service)});
-  });
+  loop_.watch_service(service_, *this);
+}
+
+void session::service_is_gone() {
+  failure why{errc::service_down, outcome::unknown, fmt::format("the service '{}' is gone", target_.service)};
+  put(caf::strong_actor_ptr{ctrl()}, nullptr, abort_session{std::move(why)});
 }
 
 void session::on_credit() {
@@ -588,6 +587,8 @@ void session::finish(const failure& why, uint64_t consumed) {
   protocol_ = nullptr;
   port_ = nullptr;
   loop_.sessions.erase(this);
+  if (service_)
+    loop_.forget_watch(service_, *this);
   cancel_timers();
   put(caf::strong_actor_ptr{ctrl()}, nullptr, end_session{why});
 }

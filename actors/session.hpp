@@ -128,6 +128,8 @@ public:
   bool is_draining() const { return closing_ && stage_ != stage::over && !link_; }
   /// Credit has come back.
   void collect();
+  /// It ends, by mail: behind the last answers of the service, which may be in its mailbox.
+  void service_is_gone();
 
 private:
   friend class cycle_watch;

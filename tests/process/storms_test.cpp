@@ -105,6 +105,91 @@ TEST_F(Storms, OfHandlersThatThrowAnswerEveryCall) {
   EXPECT_EQ(failed, many / 2);
 }
 
+/// Sessions to one service that outlives them all: on a loop of its node or on CAF's scheduler, across a link
+/// or within its node.
+class SessionStorms : public ::testing::TestWithParam<std::tuple<bool, bool>> {
+protected:
+  SessionStorms() : server_(machine::listening()) {
+    by_ = std::get<0>(GetParam()) ? caf::actor{server_.system().spawn<probe>()}
+                                  : server_.node().spawn<probe>();
+    EXPECT_TRUE(server_.node().serve<Probe>("probe", by_));
+  }
+  ~SessionStorms() override { end_service(); }
+  bool is_local() const { return std::get<1>(GetParam()); }
+  machine& from() { return is_local() ? server_ : client_; }
+  ref<Probe> lookup() {
+    return is_local() ? server_.node().lookup<Probe>("probe")
+                      : client_.node().lookup<Probe>("probe", server_.address());
+  }
+  /// So many, some at a time, each with a call.
+  void open_and_close(uint64_t n) {
+    constexpr uint64_t at_a_time = 50;
+    for (uint64_t done = 0; done < n; done += at_a_time) {
+      std::vector<ref<Probe>> sessions;
+      std::vector<std::future<failure>> ends;
+      for (uint64_t i = 0; i < at_a_time; ++i) {
+        sessions.push_back(lookup());
+        ends.push_back(from().start<echo>(sessions.back(), {}, data_of(10), [](auto) {}));
+      }
+      for (auto& e : ends)
+        ASSERT_EQ(e.get(), failure{});
+    }
+  }
+  void end_service() {
+    send_exit(caf::actor_cast<caf::strong_actor_ptr>(by_), caf::exit_reason::user_shutdown);
+    by_ = nullptr;
+  }
+
+  machine server_, client_;
+  caf::actor by_;
+};
+
+TEST_P(SessionStorms, CostNoMemoryWhileTheServiceLives) {
+  open_and_close(many / 20); // everybody is warm
+  ASSERT_TRUE(from().is_at_base_line());
+  auto before = memory_bytes(getpid(), "VmRSS");
+  open_and_close(many / 2);
+  EXPECT_TRUE(client_.is_at_base_line());
+  EXPECT_TRUE(server_.is_at_base_line());
+#if !defined(__SANITIZE_ADDRESS__)
+  EXPECT_LT(memory_bytes(getpid(), "VmRSS"),
+            before + (8 << 20)); // 170 bytes each; a session has 1 KiB and more
+#else
+  static_cast<void>(before);
+#endif
+}
+
+TEST_P(SessionStorms, AreAllToldOfTheEndOfTheService) {
+  open_and_close(500);
+  std::vector<ref<Probe>> sessions;
+  std::vector<std::future<failure>> ends;
+  for (int i = 0; i < 100; ++i) {
+    sessions.push_back(lookup());
+    ASSERT_EQ(from().call<echo>(sessions.back(), data_of(10)), failure{});
+    ends.push_back(from().start<keep>(sessions.back(), {.timeout = 60s}, data_of(10), [](auto) {}));
+  }
+  end_service();
+  for (auto& e : ends) {
+    ASSERT_EQ(e.wait_for(process::patience), std::future_status::ready) << "nobody has told it";
+    auto why = e.get();
+    EXPECT_TRUE(why.code == errc::service_down || why.code == errc::handler_failed)
+        << why.text; // as it is dropped
+    EXPECT_EQ(why.what, outcome::unknown);
+  }
+  auto to = lookup();
+  EXPECT_EQ(from().call<echo>(to, data_of(10)).code, errc::no_such_service);
+  to = {};
+  sessions.clear();
+  EXPECT_TRUE(client_.is_at_base_line());
+  EXPECT_TRUE(server_.is_at_base_line());
+}
+
+INSTANTIATE_TEST_SUITE_P(Everywhere, SessionStorms, ::testing::Combine(::testing::Bool(), ::testing::Bool()),
+                         [](auto& i) {
+                           return std::string{std::get<0>(i.param) ? "Scheduler" : "Loop"} +
+                                  (std::get<1>(i.param) ? "Local" : "Remote");
+                         });
+
 /// A -> B -> A -> ... with every handler holding its request, through a ration of four messages (R6).
 TEST(Depth, OfTwoHundredAndFiftySixEndsInSuccessOrOverloaded) {
   for (uint64_t held : {uint64_t{4096}, uint64_t{16}}) {
