@@ -18,14 +18,15 @@ caf::behavior dispatcher::make_behavior() {
 }
 
 void dispatcher::serve(serve_service& s) {
-  auto name = s.name;
   auto who = s.service;
-  services_[name] = entry{
+  services_[std::move(s.name)] = entry{
       std::move(s.service), std::move(s.allowance), s.interface, s.stream, s.mailbox_messages, 0,
       s.ration_bytes};
-  watch(who, [this, name, id = who.id()](const caf::error&) {
-    if (auto i = services_.find(name); i != services_.end() && i->second.service.id() == id)
-      services_.erase(i);
+  if (!serving_.insert(who.id()).second)
+    return; // it has a watch, which is for all its names
+  watch(who, [this, id = who.id()](const caf::error&) {
+    serving_.erase(id);
+    std::erase_if(services_, [id](auto& named) { return named.second.service.id() == id; });
   });
 }
 

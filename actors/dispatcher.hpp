@@ -1,6 +1,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <unordered_set>
 
 #include "actors/messages.hpp"
 
@@ -31,6 +32,7 @@ private:
   void serve(serve_service& s);
 
   std::map<std::string, entry> services_;
+  std::unordered_set<caf::actor_id> serving_; // that were served and have not ended
 };
 
 } // namespace weir::actors

@@ -198,6 +198,30 @@ INSTANTIATE_TEST_SUITE_P(Everywhere, WatchedServices, ::testing::Bool(),
 /// Within one node.
 class LocalServices : public Conversation {};
 
+TEST_F(LocalServices, ThatAreServedAgainAndAgainCostNoMemory) {
+  auto service = spawn<shop>(server(), &state);
+  uint64_t before = 0;
+  for (int i = 0; i < 55'000; ++i) {
+    if (i == 5'000)
+      before = memory_bytes(getpid(), "VmRSS"); // everybody is warm
+    serve<Shop>(server(), i % 2 == 0 ? "shop" : "store", service);
+    server().allowances.clear();
+  }
+#if !defined(__SANITIZE_ADDRESS__)
+  EXPECT_LT(memory_bytes(getpid(), "VmRSS"), before + (3 << 20)); // 60 bytes each; a watch has more than 100
+#else
+  static_cast<void>(before);
+#endif
+  send_exit(caf::actor_cast<caf::strong_actor_ptr>(service), caf::exit_reason::kill);
+  run();
+  auto who = customer_at(server());
+  for (auto* name : {"shop", "store"}) {
+    ending e;
+    call_add(who, lookup_here<Shop>(name), 1, 1, e);
+    expect_failed(e, errc::no_such_service, outcome::not_executed);
+  }
+}
+
 TEST_F(LocalServices, ThatEndWhileTheyAreFoundFailTheSession) {
   auto service = spawn<shop>(server(), &state);
   serve<Shop>(server(), "shop", service);
