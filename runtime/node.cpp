@@ -260,7 +260,9 @@ result<void> node::connect(std::string_view text) {
     return stops;
   {
     std::lock_guard guard{s.mutex};
-    s.peers.push_back(*u);
+    auto& all = s.peers; // each is asked and waited for once, however often it is named
+    if (std::find(all.begin(), all.end(), *u) == all.end())
+      all.push_back(*u);
   }
   for (auto& l : s.loops)
     run_on(*l, [loop = l.get(), env = actors::environment_ptr{s.env}, to = *u] {

@@ -361,6 +361,17 @@ TEST_F(Conversation, ALoopThatDrainsLetsOpenCallsEndAndBeginsNothing) {
   EXPECT_TRUE(drained);
 }
 
+TEST_F(Conversation, APeerThatIsNamedTwiceIsWaitedForOnce) {
+  dials(dialling::refused);
+  keep_connection();
+  keep_connection();
+  auto who = customer_at(client());
+  ending e;
+  call_add(who, client().node->lookup<Shop>("shop"), 1, 1, e, {.timeout = 60s});
+  advance(client().env->connect_timeout + 100ms);
+  expect_failed(e, errc::connect_failed, outcome::not_executed);
+}
+
 TEST_F(Conversation, AServiceThatEndsFailsItsSessions) {
   auto service = spawn<shop>(server(), &state);
   serve<Shop>(server(), "shop", service);
