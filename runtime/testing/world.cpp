@@ -214,6 +214,8 @@ void world::connect_now(const std::shared_ptr<attempt>& a) {
   if (who == listening_.end() || !l)
     return dial_at(now_ + back.delay, a, &world::refuse);
   auto w = std::make_shared<wire>(shared_from_this(), ++last_wire_, between(a->from, a->host), back);
+  if (wires_.size() == wires_.capacity()) // those that have gone are forgotten now and then
+    std::erase_if(wires_, [](auto& other) { return other.expired(); });
   wires_.push_back(w);
   trace(fmt::format("{} -> {} #{}: connected", a->from, a->host, last_wire_));
   auto stream = std::make_shared<std::unique_ptr<net::stream>>(w->dialled_end(*l));
