@@ -532,7 +532,14 @@ void session::on_finished() {
   put(port_->to, nullptr, stream_event{stream_event::type::finished, account_});
 }
 
-void session::on_ended(const failure& why, uint64_t consumed) { finish(why, consumed); }
+void session::on_ended(const failure& why, uint64_t consumed) {
+  auto may_be_elsewhere = stage_ == stage::opening && why.code == errc::no_such_service;
+  if (!may_be_elsewhere || next_peer_ == target_.peers.size())
+    return finish(why, consumed);
+  caf::strong_actor_ptr keep{ctrl()};
+  link_->forget(*this);
+  fail(why);
+}
 
 void session::finish(const failure& why, uint64_t consumed) {
   if (stage_ == stage::over)

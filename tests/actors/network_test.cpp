@@ -221,6 +221,29 @@ TEST_F(Network, APartitionIsFoundOutAndHeals) {
   EXPECT_TRUE(call_add(caller, client.lookup<Shop>("shop"), 1, 1));
 }
 
+TEST_F(Network, APeerThatDoesNotHaveTheServiceIsNoReasonNotToAskTheNext) {
+  network net{system};
+  net.add_node("empty");
+  open(net);
+  auto& client = net["client"];
+  ASSERT_TRUE(client.connect("tcp://empty:7000"));
+  ASSERT_TRUE(client.connect(shop_at));
+  weir::client caller{client};
+  {
+    auto r = call_add(caller, client.lookup<Shop>("shop"), 20, 22);
+    ASSERT_TRUE(r) << to_string(r.error());
+    EXPECT_EQ(r->getSum(), 42);
+  }
+  auto nowhere = call_add(caller, client.lookup<Shop>("nowhere"), 1, 1).error();
+  EXPECT_EQ(nowhere.code, errc::no_such_service) << to_string(nowhere);
+  EXPECT_EQ(nowhere.what, outcome::not_executed);
+  auto another = client.lookup<Item>("shop"); // "empty" does not have it, "server" as something else
+  weir::blocking_outlet<Item> out{caller, another};
+  EXPECT_EQ(out.push([](Item::Builder) {}).error().code, errc::wrong_interface);
+  net.advance(1s);
+  EXPECT_EQ(net.leftovers(), "");
+}
+
 TEST_F(Network, DialsAreRefusedOrSilentAsThePathSays) {
   network net{system};
   open(net);
