@@ -229,10 +229,13 @@ void mux::state::on_abort(session& s, say::abort& a) {
   auto reason = or_else(a.reason, errc::session_aborted);
   note(reason, &s, from_peer(a.text));
   finish(s, session::state::over, because(reason, outcome::unknown, from_peer(a.text)));
+  if (s.closed_said_)
+    return bury(s); // they crossed, and it is the answer
   say(s, session::word_closed);
 }
 
-/// A tombstone whose abort was not handed over: the peer has said its last word and waits for ours.
+/// A tombstone whose abort was not handed over, or need not be: the peer has said its last word and waits for
+/// ours.
 void mux::state::over_with_closed(session& s) {
   s.words_ = 0;
   s.state_ = session::state::over;

@@ -110,6 +110,10 @@ void mux::state::abort(session& s, errc reason, std::string text) {
   finish(s, never_said ? session::state::over : session::state::tombstone, std::move(why));
   if (never_said)
     return bury(s);
+  if (s.closed_came_) // the peer's last word: it waits for ours
+    return over_with_closed(s);
+  if (s.closed_said_) // ours: `closed` is still to come
+    return;
   s.why_ = {reason, outcome::unknown, std::move(text)};
   say(s, session::word_abort);
 }

@@ -94,6 +94,89 @@ TEST(MuxLife, BothMayCloseAtOnce) {
   p.expect_base_line();
 }
 
+/// The client may have one session; it and the service have both said `close`, and the service, which is
+/// done, `closed`. The client still keeps an item.
+struct HalfClosed : testing::Test {
+  mux_pair p{client_settings(), [] {
+               auto narrow = server_settings();
+               narrow.link.sessions_max = 1;
+               return narrow;
+             }()};
+  session *s = nullptr, *there = nullptr;
+
+  void SetUp() override {
+    p.client.consumes = false;
+    p.connect();
+    s = &p.client.open("echo", false, {4096, 16, 4});
+    p.exchange();
+    there = p.server.last(type::open)->on;
+    p.server.post(*there, "an item");
+    p.exchange();
+    p.client.link.close(*s);
+    p.server.link.close(*there);
+    p.write(p.client, p.to_server);
+    p.write(p.server, p.to_client);
+    p.to_server.deliver(p.server, SIZE_MAX, p.now);
+    p.to_client.deliver(p.client, SIZE_MAX, p.now);
+    p.write(p.server, p.to_client); // `closed`
+    ASSERT_EQ(there->now(), session::state::closing);
+  }
+  void expect_that_its_place_is_free() {
+    p.client.open();
+    p.write(p.client, p.to_server);
+    p.to_server.deliver(p.server, SIZE_MAX, p.now); // all at once, before the server can write
+    EXPECT_TRUE(p.server.link.ready());
+    p.exchange();
+    EXPECT_EQ(p.client.count(type::opened), 2u);
+    EXPECT_EQ(p.server.count(type::ended), 1u);
+    EXPECT_EQ(p.client.count(type::ended), 1u);
+    EXPECT_EQ(p.client.link.late_frames() + p.server.link.late_frames(), 0u);
+    p.client.consume_all();
+    p.expect_invariants();
+  }
+};
+
+TEST_F(HalfClosed, AnAbortThatCrossesClosedIsAnsweredByIt) {
+  p.client.link.abort(*s, errc::cancelled, {});
+  p.write(p.client, p.to_server);
+  p.to_client.deliver(p.client, SIZE_MAX, p.now);
+  EXPECT_EQ(p.client.link.session_count(), 0u);
+  expect_that_its_place_is_free();
+}
+
+TEST_F(HalfClosed, AnAbortBehindThePeersLastWordIsSaidAsClosed) {
+  p.to_client.deliver(p.client, SIZE_MAX, p.now);
+  p.client.link.abort(*s, errc::cancelled, {});
+  p.client.fetch();
+  EXPECT_EQ(p.client.last(type::ended)->why.code, errc::cancelled);
+  p.write(p.client, p.to_server);
+  EXPECT_EQ(p.client.link.session_count(), 0u);
+  expect_that_its_place_is_free();
+  EXPECT_EQ(p.server.last(type::ended)->why.code, errc::none) << "it had got everything";
+}
+
+TEST_F(HalfClosed, AnAbortBehindOurLastWordIsOursAlone) {
+  p.server.link.abort(*there, errc::service_down, {});
+  p.server.fetch();
+  EXPECT_EQ(p.server.last(type::ended)->why.code, errc::service_down);
+  EXPECT_FALSE(p.server.link.wants_write());
+  EXPECT_EQ(there->now(), session::state::tombstone) << "until the client has said `closed`";
+  p.to_client.deliver(p.client, SIZE_MAX, p.now);
+  p.client.consume_all();
+  p.write(p.client, p.to_server);
+  EXPECT_EQ(p.client.link.session_count(), 0u);
+  expect_that_its_place_is_free();
+  EXPECT_EQ(p.client.last(type::ended)->why.code, errc::none);
+}
+
+TEST_F(HalfClosed, TwoAbortsThatCrossBehindClosedAreAnsweredByIt) {
+  p.server.link.abort(*there, errc::service_down, {});
+  p.client.link.abort(*s, errc::cancelled, {});
+  p.write(p.client, p.to_server);
+  p.to_client.deliver(p.client, SIZE_MAX, p.now);
+  expect_that_its_place_is_free();
+}
+
 TEST(MuxLife, ComesBackToTheBaseLineAfterAnAbortAndNotBeforeTheMemoryDies) {
   mux_pair p;
   p.server.consumes = false;
