@@ -98,10 +98,12 @@ void mux::state::take_frame(const frame_header& h, const std::byte* body) {
 session* mux::state::session_of(uint32_t id, bool& late) {
   if (last_session_ && last_session_->id_ == id)
     return last_session_;
-  if (auto* s = sessions_.find(id))
+  auto* s = sessions_.find(id);
+  auto unsaid = s && (s->words_ & session::word_open) != 0; // so nobody else can know of it
+  if (s && !unsaid)
     return last_session_ = s;
   auto ours = (id & 1) == (next_id_ & 1);
-  late = id != 0 && (ours ? id < next_id_ : id <= highest_peer_id_);
+  late = id != 0 && !unsaid && (ours ? id < next_id_ : id <= highest_peer_id_);
   if (!late)
     fail(errc::unknown_session, "session " + std::to_string(id) + " was never opened");
   return nullptr;

@@ -64,6 +64,49 @@ TEST_F(HostileWords, AWordAboutSession0) {
   expect_down(errc::unknown_session);
 }
 
+TEST_F(HostileWords, AWordAboutASessionWhoseOpenHasNotLeft) {
+  std::vector<say::control> all(13);
+  size_t n = 0;
+  all[n++].openeds.push_back({2, {1000, 10}, 0});
+  all[n++].refuseds.push_back({2, errc::no_such_service, "", false});
+  all[n++].grants.push_back({2, 0, {1000, 10}, 0, errc::none});
+  all[n++].blockeds.push_back({2, {0, {}, 1000, 0}});
+  all[n++].reclaims.push_back({2, 1});
+  all[n++].reclaimeds.push_back({2, 0, {}});
+  all[n++].aborts.push_back({2, errc::cancelled, "", {}});
+  all[n++].closes.push_back({2, {}});
+  all[n++].closeds.push_back({2, 0, {}});
+  all[n++].cancels.push_back({2, call_id(0, 1)});
+  all[n++].needs.push_back({2, call_id(0, 1), 1 << 20});
+  all[n++].funds.push_back({2, call_id(0, 1), 1 << 20});
+  all[n++].unfundeds.push_back({2, 1000, errc::no_budget});
+  for (auto& c : all) {
+    raw_peer q;
+    q.two_sessions();
+    auto& s = q.host.open();
+    ASSERT_EQ(s.id(), 2u);
+    q.host.call(s, "x");
+    q.control(c);
+    EXPECT_EQ(q.fault(), errc::unknown_session) << to_string(q.fault());
+    EXPECT_EQ(q.host.inbound.liability(), q.host.with.inbound.reserve_bytes);
+    EXPECT_EQ(q.host.count(type::failed), 1u);
+  }
+}
+
+TEST_F(HostileWords, DataForASessionWhoseOpenHasNotLeft) {
+  auto& s = p.host.open("echo", false, {4096, 16, 4});
+  p.message(s.id(), 0, 10);
+  expect_down(errc::unknown_session);
+}
+
+TEST_F(HostileWords, AnAnswerToAnOpenThatHasLeft) {
+  auto& s = p.host.open();
+  EXPECT_EQ(p.said().opens.size(), 1u);
+  say(&say::control::openeds, say::opened{s.id(), {1000, 10}, 0});
+  EXPECT_EQ(s.now(), session::state::open);
+  p.expect_lives();
+}
+
 TEST_F(HostileWords, OpensBehindOurGoawayAreRefusedWhetherItHasLeftOrNot) {
   p.host.link.go_away(errc::shutting_down, {});
   for (uint32_t id : {5u, 7u}) { // the first one before it could be written
