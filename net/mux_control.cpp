@@ -254,7 +254,8 @@ void mux::state::on_close(session& s, const say::close& c) {
     return abort(s, errc::bad_state, "a close that cannot be");
   s.in_.settle(c.final);
   s.close_came_ = true;
-  s.words_ &= ~session::word_close; // to answer is enough
+  s.words_ &= ~session::word_close;                                                    // to answer is enough
+  s.words_ &= ~(session::word_grant | session::word_reclaim | session::word_unfunded); // it sends no more
   s.reclaim_at_ = time_point::max();
   happened(event::type::finished, &s);
   if (s.opened_here_) { // it has answered what it ran, and runs nothing more

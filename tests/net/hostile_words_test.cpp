@@ -308,6 +308,23 @@ TEST_F(HostileWords, BlockedBehindItsOwnClose) {
   expect_aborted(1, errc::bad_state);
 }
 
+TEST_F(HostileWords, NothingIsSaidOfCreditBehindItsClose) {
+  auto limit = harmed->in().granted();
+  p.message(1, 0, 30'000);                                             // worth a grant
+  say(&say::control::blockeds, say::blocked{3, {0, {}, 64 << 20, 0}}); // and this one's is unfunded
+  p.host.link.reclaim(*p.host.last(type::open)->on);
+  say::control c;
+  c.closes.push_back({1, harmed->in().received()});
+  c.closes.push_back({3, {}});
+  p.control(c);
+  EXPECT_TRUE(harmed->in().granted().within(limit)) << "what was not used is back";
+  auto said = p.said();
+  EXPECT_EQ(said.closeds.size(), 2u);
+  EXPECT_TRUE(said.grants.empty());
+  EXPECT_TRUE(said.unfundeds.empty());
+  EXPECT_TRUE(said.reclaims.empty());
+}
+
 TEST_F(HostileWords, AnAbortBehindOurClosedIsNotAnsweredAgain) {
   p.host.link.close(*harmed);
   EXPECT_EQ(p.said().closes.size(), 1u);
