@@ -178,6 +178,7 @@ void mux::state::take_request(session& s, const frame_header& h, const message_v
     return abort(s, errc::bad_state, "the id of a call that has not ended");
   }
   if (s.state_ == session::state::closing) {
+    s.words_ &= ~session::word_close; // it has not left, and goes behind the answer
     reply_failure(s, h.id, {errc::session_closed, outcome::not_executed, "the service closes this session"});
     return consumed(s, cost, 1);
   }

@@ -80,6 +80,24 @@ TEST(MuxLife, ACallThatCrossesTheServicesCloseIsNotExecuted) {
   p.expect_base_line();
 }
 
+TEST(MuxLife, ACallThatComesBeforeTheServicesCloseCouldLeaveIsAnsweredFirst) {
+  mux_pair p;
+  p.connect();
+  auto& s = p.client.open();
+  p.client.call(s, "1");
+  p.exchange();
+  p.server.link.close(*p.server.last(type::request)->on);
+  auto second = p.client.call(s, "2");
+  p.write(p.client, p.to_server);
+  p.to_server.deliver(p.server, SIZE_MAX, p.now);
+  p.exchange();
+  EXPECT_EQ(p.client.end_of(second)->what, type::reply);
+  EXPECT_EQ(p.client.end_of(second)->body.substr(0, 14), "session_closed");
+  EXPECT_EQ(p.client.link.late_frames(), 0u);
+  EXPECT_EQ(p.client.count(type::ended), 1u);
+  p.expect_base_line();
+}
+
 TEST(MuxLife, BothMayCloseAtOnce) {
   mux_pair p;
   p.connect();
