@@ -181,7 +181,7 @@ void mux::state::on_reclaim(session& s, const say::reclaim& r) {
     return abort(s, errc::bad_state, "reclaim before the session is open");
   auto newer = r.epoch > s.out_.epoch();
   s.out_.reclaim(r.epoch, std::max(reclaim_floor_bytes, s.promised_out_), reclaim_floor_messages);
-  if (newer)
+  if (newer && !s.close_said_) // else its final counts are the answer
     say(s, session::word_reclaimed);
 }
 

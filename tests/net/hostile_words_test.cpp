@@ -345,6 +345,18 @@ TEST_F(HostileWords, AReclaimedLimitBelowWhatHasCome) {
   expect_aborted(1, errc::bad_state);
 }
 
+TEST_F(HostileWords, AReclaimThatCrossesOurCloseIsAnsweredByIt) {
+  p.host.link.close(*harmed);
+  EXPECT_EQ(p.said().closes.size(), 1u);
+  say(&say::control::reclaims, say::reclaim{1, 1});
+  EXPECT_TRUE(p.said().reclaimeds.empty());
+  say(&say::control::closes, say::close{1, {}});
+  EXPECT_EQ(p.said().closeds.size(), 1u);
+  say(&say::control::reclaims, say::reclaim{1, 2});
+  EXPECT_TRUE(p.said().reclaimeds.empty());
+  p.expect_lives();
+}
+
 TEST_F(HostileWords, AReclaimThatIsNotAnswered) {
   p.host.link.reclaim(*harmed);
   for (int i = 0; i < 10; ++i) {
