@@ -95,6 +95,20 @@ void peer::consume_all() {
   fetch();
 }
 
+uint64_t peer::held_replies() const {
+  uint64_t all = 0;
+  for (auto& h : held_)
+    all += h.reply ? h.cost : 0;
+  return all;
+}
+
+uint64_t peer::held_of_ended() const {
+  uint64_t all = 0;
+  for (auto& h : held_)
+    all += !h.reply && h.ended ? h.cost : 0;
+  return all;
+}
+
 size_t peer::count(event::type t) const {
   return static_cast<size_t>(
       std::count_if(events.begin(), events.end(), [&](auto& e) { return e.what == t; }));
@@ -126,11 +140,13 @@ void peer::fetch() {
 
 void peer::on_event(event& e) {
   seen s{e.what, e.on, e.in_lane, e.call, e.token, e.cost, e.message.bytes(), e.deadline != time_point::max(),
-         {},     {}};
+         {},     {},   0};
   if (e.message.count != 0)
     s.body = read_body(e.message);
   if (e.why)
     s.why = *e.why;
+  if (e.on)
+    s.session_id = e.on->id();
   events.push_back(s);
   auto data = e.what == event::type::request || e.what == event::type::item;
   if (data || e.what == event::type::reply) {

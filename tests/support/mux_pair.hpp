@@ -33,6 +33,7 @@ struct seen {
   bool deadline = false;
   std::string body;
   failure why;
+  uint32_t session_id = 0; ///< the id of `on`, which may be forgotten by now
 };
 
 /// One side: a mux with ledgers of its own and a user that by default accepts, answers with the same body and
@@ -66,6 +67,9 @@ public:
   uint64_t call(session& s, std::string_view body, call_request r = {});
   void post(session& s, std::string_view body, lane in_lane = lane::normal);
   void consume_all();
+  /// Costs of what the user holds: of replies, and of messages whose session is over.
+  uint64_t held_replies() const;
+  uint64_t held_of_ended() const;
   /// The requests that were not answered, in order.
   std::vector<seen> unanswered;
   void answer(const seen& request, std::string_view body);
