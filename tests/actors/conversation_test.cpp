@@ -388,6 +388,26 @@ TEST_F(Conversation, AServiceThatEndsFailsItsSessions) {
   expect_base_line();
 }
 
+TEST_F(Conversation, AServiceThatIsKilledGivesBackWhatIsInItsMailbox) { // C3
+  serve<Shop>(server(), "shop", spawn<shop>(server(), &state));
+  auto who = customer_at(client());
+  std::vector<ending> ends(20);
+  {
+    ref<Shop> over[] = {lookup<Shop>("shop"), lookup<Shop>("shop", "another")}; // two links: two batches
+    for (auto& to : over)
+      call_add(who, to, 1, 1, ends[0]);
+    state.dies = true;
+    to_server().stall();
+    for (size_t i = 0; i < ends.size(); ++i)
+      call_add(who, over[i % 2], 1, 1, ends[i] = {});
+    to_server().resume();
+    run();
+  }
+  EXPECT_EQ(state.runs, 2 + ends.size() / 2) << "one batch ran, and the other was in the mailbox";
+  expect_failed(ends[1], errc::service_down, outcome::unknown);
+  expect_base_line();
+}
+
 TEST_F(Conversation, TheMailboxOfAServiceIsDealtOutAndThenOpensAreRefused) {
   serve<Shop>(server(), "shop", spawn<shop>(server(), &state), 3);
   std::vector<ref<Shop>> refs;

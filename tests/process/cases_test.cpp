@@ -1,4 +1,5 @@
 // Cases from public bug reports (the numbers are those of the list they come from) over real sockets.
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <random>
@@ -470,8 +471,9 @@ TEST_F(Cases, L7_ARequestThatCannotBeBuiltLeavesTheLinkInStep) {
     auto threw = std::make_shared<std::promise<bool>>();
     client().tell([=](hand& h) {
       try {
-        h.call<echo>(calc, [](echo::args a) {
-          a.initData(1000);
+        h.call<echo>(calc, [i](echo::args a) {
+          auto data = a.initData(i % 2 == 0 ? 1000 : 200'000); // in its first segment, or in another
+          std::memset(data.begin(), 0xff, data.size());
           throw std::runtime_error{"half-way"};
         });
         threw->set_value(false);

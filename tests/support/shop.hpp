@@ -5,6 +5,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <weir/node.hpp>
@@ -21,6 +22,7 @@ using give = weir::method<&Shop::Client::giveRequest>;
 struct shop_state {
   std::deque<weir::request<later>> kept;
   uint64_t runs = 0;
+  bool dies = false; ///< who runs `add` ends when it is done with its batch, as if it was killed
 };
 
 class shop : public weir::service<Shop> {
@@ -30,6 +32,8 @@ public:
     return {on<add>([this](add::in in, add::out out) {
               ++state_->runs;
               out.setSum(in.getA() + in.getB());
+              if (std::exchange(state_->dies, false))
+                quit(caf::exit_reason::kill);
             }),
             on<later>([this](const weir::request<later>& rq) {
               ++state_->runs;
