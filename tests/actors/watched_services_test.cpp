@@ -34,6 +34,19 @@ private:
   moment* moment_;
 };
 
+/// Says when its turn has come, and ends.
+class turn final : public caf::event_based_actor {
+public:
+  turn(caf::actor_config& cfg, std::latch* over) : caf::event_based_actor(cfg), over_(over) {}
+  caf::behavior make_behavior() override {
+    over_->count_down();
+    return {};
+  }
+
+private:
+  std::latch* over_;
+};
+
 /// Counts the ends of sessions.
 class mourner final : public pinnable {
 public:
@@ -250,7 +263,7 @@ TEST_F(LocalServices, ThatEndWithAnAnswerAreHeardToTheLastWord) {
   call_add(who, to, 1, 1, e);
   ASSERT_FALSE(e.done());
   m.open.count_down(); // the loops rest until the scheduler, which has one thread, has done all of it
-  scheduler.spawn([&m] { m.over.count_down(); });
+  scheduler.spawn<turn>(&m.over);
   m.over.wait();
   run();
   EXPECT_EQ(e.value, 2) << (e.why ? to_string(*e.why) : "no answer at all");
