@@ -2,6 +2,7 @@
 
 #include <array>
 #include <exception>
+#include <string>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -53,9 +54,11 @@ int bench_main(int argc, char** argv) {
   for (const auto& m : modes)
     if (m.name == wanted)
       return run(m, argc - 1, argv + 1);
-  fmt::print(stderr,
-             "weir bench: {}: the modes are rpc, stream, slow, raw and compare; see 'weir bench --help'\n",
-             wanted.empty() ? "no mode" : wanted);
+  std::string names;
+  for (const auto& m : modes)
+    names += fmt::format("{}{}", names.empty() ? "" : &m == &modes.back() ? " and " : ", ", m.name);
+  fmt::print(stderr, "weir bench: {}: the modes are {}; see 'weir bench --help'\n",
+             wanted.empty() ? "no mode" : wanted, names);
   return 2;
 }
 

@@ -1,26 +1,20 @@
 #include <algorithm>
 #include <deque>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "bench/contender.hpp"
 #include "bench/modes.hpp"
 #include "bench/processes.hpp"
 #include "bench/report.hpp"
 #include "bench/shapes.hpp"
 
-#ifndef WEIR_SOURCE_DIR
-#define WEIR_SOURCE_DIR ""
-#endif
-
 namespace weir::bench {
 
 namespace {
-
-constexpr int status_skipped = 3; // of bench/peers/run, when a package is missing
 
 /// A figure that is compared, and how many places of it mean something.
 struct compared {
@@ -34,92 +28,6 @@ struct comparison {
   std::vector<compared> keys; ///< the first decides the ratios
   std::vector<std::string> arguments;
 };
-
-/// One system in the comparison: how it is run and what it gave so far.
-struct contender {
-  std::string name, program;
-  std::vector<std::string> arguments;
-  bool prints_json = true; ///< else key=value
-  std::vector<figures> samples;
-  std::string skipped; ///< why it does not take part
-};
-
-struct spread {
-  double median = 0, least = 0, most = 0;
-};
-
-std::optional<spread> spread_of(const contender& from, std::string_view key) {
-  std::vector<double> values;
-  for (const auto& sample : from.samples)
-    if (auto value = sample.number(key))
-      values.push_back(*value);
-  if (values.empty())
-    return std::nullopt;
-  std::sort(values.begin(), values.end());
-  auto middle = values.size() / 2;
-  auto median = values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-  return spread{median, values.front(), values.back()};
-}
-
-std::string_view last_line(std::string_view text) {
-  while (text.ends_with('\n'))
-    text.remove_suffix(1);
-  return text.substr(text.rfind('\n') + 1); // npos + 1 is 0
-}
-
-/// The last line it prints with these arguments; empty, and why in `skipped`, when it cannot take part.
-std::string last_words(contender& one, const std::vector<std::string>& arguments) {
-  child_process process(one.program, arguments, {.collect_errors = true});
-  auto output = process.read_all();
-  auto status = process.wait(std::chrono::seconds(10));
-  std::string line(last_line(output));
-  if (status == status_skipped) {
-    static constexpr std::string_view word = "skipped: ";
-    one.skipped = line.starts_with(word) ? line.substr(word.size()) : line;
-    return {};
-  }
-  auto errors = process.errors();
-  if (status != 0)
-    throw bench_error(fmt::format("{} failed with status {}: {}", one.name, status, last_line(errors)));
-  return line;
-}
-
-/// Runs it once and keeps the result, or why there will be none.
-void run_once(contender& one) {
-  auto line = last_words(one, one.arguments);
-  if (!one.skipped.empty())
-    return;
-  auto sample = one.prints_json ? from_json(line) : from_key_values(line);
-  if (!sample || sample->entries().empty())
-    throw bench_error(fmt::format("{} did not print a result but: {}", one.name, line));
-  one.samples.push_back(std::move(*sample));
-}
-
-/// bench/peers/run beside the sources, else where it was installed: PREFIX/bin/weir has
-/// PREFIX/share/weir/bench/peers/run.
-std::string find_peers() {
-  namespace fs = std::filesystem;
-  std::string_view sources = WEIR_SOURCE_DIR;
-  if (auto beside = fs::path(sources) / "bench/peers/run"; !sources.empty() && fs::exists(beside))
-    return beside.string();
-  auto installed = fs::path(own_program()).parent_path().parent_path() / "share/weir/bench/peers/run";
-  return fs::exists(installed) ? installed.string() : std::string();
-}
-
-void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
-  to.insert(to.end(), more.begin(), more.end());
-}
-
-std::vector<std::string> split(std::string_view words) {
-  std::vector<std::string> all;
-  while (!words.empty()) {
-    auto word = words.substr(0, words.find(','));
-    words.remove_prefix(std::min(words.size(), word.size() + 1));
-    if (!word.empty())
-      all.emplace_back(word);
-  }
-  return all;
-}
 
 /// Ours first, then raw, then the peers. `for_ours` goes to our own mode only.
 std::deque<contender> contenders_of(const comparison& what, const std::vector<std::string>& peers,
@@ -142,20 +50,8 @@ std::deque<contender> contenders_of(const comparison& what, const std::vector<st
          .skipped = {}};
   append(raw.arguments, what.arguments);
   append(raw.arguments, {"--json", "-"});
-  auto script = find_peers();
-  for (const auto& name : peers) {
-    auto& peer = all.emplace_back();
-    peer = {.name = name,
-            .program = script,
-            .arguments = {name, what.mode},
-            .prints_json = false,
-            .samples = {},
-            .skipped = {}};
-    append(peer.arguments, what.arguments);
-    if (script.empty())
-      peer.skipped = fmt::format("{}: bench/peers/run was not found; install weir with its share directory",
-                                 name);
-  }
+  for (const auto& name : peers)
+    all.push_back(peer_contender(name, what.mode, what.arguments));
   return all;
 }
 

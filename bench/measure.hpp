@@ -15,6 +15,11 @@ namespace weir::bench {
 using clock = std::chrono::steady_clock;
 using seconds = std::chrono::duration<double>;
 
+inline double us(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double, std::micro>(time).count();
+}
+inline double mb(std::uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
 /// Latencies in buckets that are 1/64 of their value wide (so a quantile is right to 0.8 %), as in
 /// HdrHistogram. Exact below 64 ns, open above 73 minutes. Trivially copyable and valid when zeroed, so that
 /// it can lie in a page that several processes share. `record` and the readers belong to one thread; `add_to`

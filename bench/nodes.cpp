@@ -11,6 +11,7 @@
 #include "bench/messages.hpp"
 #include "runtime/program/commands.hpp"
 #include "runtime/program/reasons.hpp"
+#include "runtime/program/services.hpp"
 
 namespace weir::bench {
 
@@ -65,15 +66,29 @@ std::unique_ptr<config> load(const weir_setup& setup) {
   return made;
 }
 
-/// A client dials who it is told to and nobody else, whatever the environment says.
-node_options client_options(const config& from) {
+/// It listens where it is told to and dials who it is told to, whatever the environment says.
+node_options own_options(const config& from, const std::string& listen) {
   auto o = from.options();
   o.listen.clear();
+  if (!listen.empty())
+    o.listen.push_back(listen);
   o.connect.clear();
   return o;
 }
 
 } // namespace
+
+static void add_settings(options& line, weir_setup& to) {
+  for (std::size_t i = 0; i < node_settings.size(); ++i) {
+    const auto& s = node_settings.at(i);
+    line.text(s.name, to.settings.at(i), s.shape, fmt::format("of the nodes: {}", s.help));
+  }
+}
+
+void add_node_options(options& line, weir_setup& to) {
+  line.choice("placement", to.placement, {"loop", "scheduler"}, "where the actors run");
+  add_settings(line, to);
+}
 
 void add_options(options& line, weir_setup& to) {
   line.choice("placement", to.placement, {"loop", "scheduler"},
@@ -81,10 +96,13 @@ void add_options(options& line, weir_setup& to) {
       .text("serve", to.serve, "URI", "be the server of another host's --connect, until SIGTERM")
       .text("connect", to.connect, "URI", "use the server that --serve started on another host")
       .choice("raw", to.with_raw, {"yes", "no"}, "run hand-written sockets, too, for ratio_to_raw");
-  for (std::size_t i = 0; i < node_settings.size(); ++i) {
-    const auto& s = node_settings.at(i);
-    line.text(s.name, to.settings.at(i), s.shape, fmt::format("of the nodes: {}", s.help));
-  }
+  add_settings(line, to);
+}
+
+void choose(weir_setup& setup, std::string_view option, const std::string& value) {
+  for (std::size_t i = 0; i < node_settings.size(); ++i)
+    if (node_settings.at(i).name == option && setup.settings.at(i).empty())
+      setup.settings.at(i) = value;
 }
 
 std::vector<std::string> arguments_of(const weir_setup& setup) { return node_words(setup); }
@@ -128,11 +146,31 @@ std::string own_address(std::string_view transport, std::string_view placement) 
   return fmt::format("unix://{}/weir-bench-{}-{}", folder, getpid(), placement);
 }
 
-client_node::client_node(const weir_setup& setup)
+client_node::client_node(const weir_setup& setup, const std::string& listen)
     : config_(load(setup)),
       on_loop_(setup.placement != "scheduler"),
       system_(*config_),
-      node_(system_, client_options(*config_)) {}
+      node_(system_, own_options(*config_, listen)) {}
+
+int serve_more(const weir_setup& setup, const std::string& uri,
+               const std::function<void(client_node&)>& more) {
+  stop_signal stop;
+  client_node node(setup, uri);
+  auto where = setup.placement == "scheduler" ? program::placement::scheduler : program::placement::loop;
+  if (auto served = program::serve_all(node.node(), where); !served)
+    throw bench_error(served.error().text);
+  more(node);
+  say_ready(fmt::to_string(fmt::join(node.node().addresses(), ",")));
+  stop.wait();
+  node.node().stop();
+  return 0;
+}
+
+void listen_more(client_node& node, std::uint64_t ports) {
+  for (std::uint64_t i = 0; i < ports; ++i)
+    if (auto listening = node.node().listen("tcp://127.0.0.1:0"); !listening)
+      throw bench_error(listening.error().text);
+}
 
 void check_wait_cycles(client_node& client, const std::string& server) {
   const auto here = client.node().stats().times(errc::wait_cycle);

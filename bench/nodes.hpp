@@ -23,6 +23,8 @@
 
 namespace weir::bench {
 
+class client_node;
+
 /// What the modes that run weir have in common. Not moved: its options are bound to it.
 struct weir_setup {
   std::string placement = {};   ///< of services and clients: loop or scheduler; empty: both are run
@@ -39,6 +41,12 @@ struct weir_setup {
 /// `--placement --serve --connect --raw`, and `--ration --fragment --spin ...` for the nodes.
 void add_options(options& line, weir_setup& to);
 
+/// Without `--serve --connect --raw`: for modes that measure on this machine, in a way of their own.
+void add_node_options(options& line, weir_setup& to);
+
+/// What an option of the nodes is to be unless it was given.
+void choose(weir_setup& setup, std::string_view option, const std::string& value);
+
 /// The options that give a child the same nodes.
 std::vector<std::string> arguments_of(const weir_setup& setup);
 
@@ -52,14 +60,23 @@ std::vector<std::string> server_arguments(const weir_setup& setup, std::string_v
 /// Serves at `setup.serve` until SIGTERM; the exit status.
 int serve(const weir_setup& setup);
 
+/// Serves what `weir node` does and `more` at `uri` until SIGTERM; says READY and all addresses, with commas
+/// between; the exit status.
+int serve_more(const weir_setup& setup, const std::string& uri,
+               const std::function<void(client_node&)>& more);
+
+/// Makes the node listen at so many more ports of loopback: as a link belongs to an address, one client can
+/// then have many.
+void listen_more(client_node& node, std::uint64_t ports);
+
 /// A free address of this machine for a server.
 std::string own_address(std::string_view transport, std::string_view placement);
 
 /// The node of a client process. Its actors must have ended before it goes.
 class client_node {
 public:
-  /// bench_error when the options of the node are wrong.
-  explicit client_node(const weir_setup& setup);
+  /// Listens at `listen`, nowhere when it is empty. bench_error when the options of the node are wrong.
+  explicit client_node(const weir_setup& setup, const std::string& listen = {});
 
   weir::node& node() { return node_; }
 

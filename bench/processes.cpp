@@ -59,6 +59,13 @@ void wait_for(const shared_state& state, phase wanted) {
     std::this_thread::sleep_for(1ms);
 }
 
+std::uint32_t next_step(const shared_state& state, std::uint32_t last) {
+  for (; state.now < phase::over; std::this_thread::sleep_for(1ms))
+    if (auto wanted = state.wanted.load(); wanted > last)
+      return wanted;
+  return 0;
+}
+
 void finish(shared_state& state) {
   ++state.finished;
   wait_for(state, phase::leave);

@@ -3,6 +3,7 @@
 /// page.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -49,7 +50,11 @@ struct shared_state {
   std::atomic<std::uint64_t> refused{0};
   std::atomic<clock::rep> started{0}; ///< of `clock`, the same clock in all processes of a machine
   std::atomic<clock::rep> ended{0};
-  histogram latency; ///< only by `histogram::add_to` and, when all have finished, by the parent
+  std::atomic<std::uint32_t> wanted{0};  ///< the step that the parent has asked for, in modes that have some
+  std::atomic<std::uint32_t> reached{0}; ///< the last step that the client has done
+  std::array<std::atomic<double>, 4> values{}; ///< what a mode measures in its client; it says in which order
+  histogram latency;      ///< only by `histogram::add_to` and, when all have finished, by the parent
+  histogram idle_latency; ///< as `latency`, of calls with nothing beside them
 };
 
 /// One `shared_state` in memory without a file. It is neither copied nor moved; children get it by
@@ -87,6 +92,12 @@ public:
     if (state_.now.load(std::memory_order_relaxed) == phase::measure)
       kept_.record(to - from);
   }
+  /// The same of a call that was due at `from`: it also counts when it ends after the measuring, or the
+  /// slowest would be left out.
+  void record_due(clock::time_point from, clock::time_point to) {
+    if (state_.now.load(std::memory_order_relaxed) >= phase::measure)
+      kept_.record(to - from);
+  }
 
 private:
   shared_state& state_;
@@ -95,6 +106,10 @@ private:
 
 /// A client waits, in steps of a millisecond, until the parent has reached `wanted`.
 void wait_for(const shared_state& state, phase wanted);
+
+/// A client waits until the parent asks for a step after `last`, or wants no more (phase `over`); which one,
+/// 0: no more.
+std::uint32_t next_step(const shared_state& state, std::uint32_t last);
 
 /// A client's last words: says `finished` and stays until it may leave.
 void finish(shared_state& state);

@@ -23,17 +23,26 @@ struct weir_mode {
   Result (*raw)(const Shape&); ///< null: raw has no such mode
   /// What a client process does, from connecting to `finish`.
   void (*client)(client_node&, const std::string& address, const Shape&, shared_state&);
+  /// What its server serves besides the services of `weir node`; null: nothing.
+  void (*serve)(client_node&) = nullptr;
 };
 
+/// `own_server`: the mode has a server of its own, which is not `weir node`.
 template <class Shape>
 process_plan plan_of(const char* mode, const Shape& shape, const weir_setup& setup,
-                     const std::string& placement) {
+                     const std::string& placement, bool own_server = false) {
   process_plan plan;
   plan.label = fmt::format("{} {}", mode, placement);
-  if (setup.connect.empty())
-    plan.server = server_arguments(setup, placement, own_address(shape.transport, placement));
-  else
+  auto uri = own_address(shape.transport, placement);
+  if (!setup.connect.empty())
     plan.address = setup.connect;
+  else if (!own_server)
+    plan.server = server_arguments(setup, placement, uri);
+  else
+    plan.server = {"bench", mode, "--as", "server", "--placement", placement, "--address", uri};
+  if (own_server)
+    for (const auto& more : arguments_of(setup))
+      plan.server.push_back(more);
   plan.client = {"bench", mode, "--as", "client", "--placement", placement};
   for (const auto& more : {arguments_of(shape), arguments_of(setup)})
     plan.client.insert(plan.client.end(), more.begin(), more.end());
@@ -53,7 +62,8 @@ int measure(const weir_mode<Shape, Result>& mode, const Shape& shape, const weir
     placements = {setup.placement};
   std::vector<std::pair<std::string, Result>> results;
   for (const auto& placement : placements)
-    results.emplace_back(placement, mode.run(plan_of(mode.name, shape, setup, placement), shape));
+    results.emplace_back(placement,
+                         mode.run(plan_of(mode.name, shape, setup, placement, mode.serve != nullptr), shape));
   std::vector<std::pair<std::string, figures>> columns;
   std::optional<std::pair<std::string, figures>> beside;
   if constexpr (requires(Result r) { r.ratio_to_raw; })
@@ -96,6 +106,8 @@ int run_weir_mode(const weir_mode<Shape, Result>& mode, int argc, char** argv, R
     fmt::print(stderr, "weir bench {}: {}\n", mode.name, wrong);
     return 2;
   }
+  if (mode.serve != nullptr && (!setup.serve.empty() || part.as == "server"))
+    return serve_more(setup, setup.serve.empty() ? part.address : setup.serve, mode.serve);
   if (!setup.serve.empty())
     return serve(setup);
   if (part.as == "client") {
