@@ -8,6 +8,7 @@ int rpc_main(int argc, char** argv);
 int stream_main(int argc, char** argv);
 int slow_main(int argc, char** argv);
 int raw_main(int argc, char** argv);
+int mix_main(int argc, char** argv);
 int compare_main(int argc, char** argv);
 
 } // namespace weir::bench

@@ -1,0 +1,78 @@
+// The modes of `weir bench` that measure several things in one run: what they say, and that it is measured.
+#include <sys/resource.h>
+
+#include <boost/json.hpp>
+#include <gmock/gmock.h>
+
+#include "runtime/program/services.capnp.h"
+#include "tests/process/machine.hpp"
+
+namespace weir::test {
+namespace {
+
+using namespace std::chrono_literals;
+namespace json = boost::json;
+using testing::HasSubstr;
+
+process::ending bench(std::vector<std::string> words, const process::resource_limits& limits = {}) {
+  words.insert(words.begin(), {WEIR_PROGRAM, "bench"});
+  return process{std::move(words), {}, limits}.end(2 * process::patience);
+}
+
+/// The last line of what it prints with `--json -`.
+json::object result_of(std::vector<std::string> words, const process::resource_limits& limits = {}) {
+  words.insert(words.end(), {"--json", "-"});
+  auto ending = bench(std::move(words), limits);
+  EXPECT_EQ(ending.status, 0) << ending.out << ending.err;
+  while (ending.out.ends_with('\n'))
+    ending.out.pop_back();
+  json::error_code error;
+  auto value = json::parse(ending.out.substr(ending.out.rfind('\n') + 1), error);
+  EXPECT_TRUE(!error && value.is_object()) << ending.out;
+  return value.is_object() ? value.get_object() : json::object{};
+}
+
+double number(const json::object& in, std::string_view key) {
+  const auto* found = in.if_contains(json::string_view{key.data(), key.size()});
+  EXPECT_TRUE(found != nullptr && found->is_number()) << key;
+  return found != nullptr && found->is_number() ? found->to_number<double>() : -1;
+}
+
+std::vector<std::string> first_keys(const json::object& of, size_t n) {
+  std::vector<std::string> keys;
+  for (auto& member : of)
+    if (keys.size() < n)
+      keys.emplace_back(member.key());
+  return keys;
+}
+
+TEST(Bench, MixComparesCallsBesideStreamsWithCallsAlone) {
+  auto r = result_of({"mix", "--seconds", "0.1", "--rounds", "1", "--placement", "loop", "--bulk", "2"});
+  EXPECT_THAT(first_keys(r, 6), testing::ElementsAre("idle_p50_us", "idle_p99_us", "p50_us", "p99_us",
+                                                     "bulk_mb_per_s", "bulk_alone_mb_per_s"));
+  for (const auto& key : first_keys(r, 6))
+    EXPECT_GT(number(r, key), 0) << key;
+  EXPECT_LE(number(r, "idle_p50_us"), number(r, "idle_p99_us"));
+  EXPECT_NEAR(number(r, "p99_ratio"), number(r, "p99_us") / number(r, "idle_p99_us"), 0.01);
+  EXPECT_NEAR(number(r, "bulk_ratio"), number(r, "bulk_mb_per_s") / number(r, "bulk_alone_mb_per_s"), 0.01);
+  EXPECT_EQ(number(r, "errors"), 0);
+}
+
+TEST(Bench, WrongOptionsAreNamedWithTheirLimits) {
+  struct wrong {
+    std::vector<std::string> words;
+    std::string says;
+  };
+  for (const auto& [words, says] : std::vector<wrong>{
+           {{"mix", "--callers", "0"}, "weir bench mix: --callers: 0 is out of range (1 to 1000)"},
+           {{"mix", "--bulk-bytes", "2g"}, "weir bench mix: --bulk-bytes: 2g is out of range (1 to 1g)"},
+           {{"mixed"}, "weir bench: mixed: the modes are rpc, stream, slow, mix, raw and compare"}}) {
+    auto ending = bench(words);
+    EXPECT_EQ(ending.status, 2) << words.front();
+    EXPECT_THAT(ending.err, HasSubstr(says));
+    EXPECT_EQ(ending.out, "");
+  }
+}
+
+} // namespace
+} // namespace weir::test
