@@ -9,6 +9,7 @@ int stream_main(int argc, char** argv);
 int slow_main(int argc, char** argv);
 int raw_main(int argc, char** argv);
 int mix_main(int argc, char** argv);
+int stall_main(int argc, char** argv);
 int compare_main(int argc, char** argv);
 
 } // namespace weir::bench

@@ -58,6 +58,16 @@ TEST(Bench, MixComparesCallsBesideStreamsWithCallsAlone) {
   EXPECT_EQ(number(r, "errors"), 0);
 }
 
+TEST(Bench, StallHasOneStreamThatStopsWhenItsRationIsUsedUp) {
+  auto r = result_of({"stall", "--sessions", "5", "--seconds", "0.1", "--rounds", "2", "--placement", "loop",
+                      "--ration", "64KiB", "--send-buffer", "64KiB", "--bytes", "1000"});
+  EXPECT_GT(number(r, "mb_per_s"), 0);
+  EXPECT_GT(number(r, "alone_mb_per_s"), 0);
+  EXPECT_GT(number(r, "ratio"), 0);
+  EXPECT_GE(number(r, "stalled_bytes"), 32 << 10);
+  EXPECT_LE(number(r, "stalled_bytes"), 3 * (64 << 10)); // a ration, a send buffer, and what is begun
+}
+
 TEST(Bench, WrongOptionsAreNamedWithTheirLimits) {
   struct wrong {
     std::vector<std::string> words;
@@ -66,7 +76,8 @@ TEST(Bench, WrongOptionsAreNamedWithTheirLimits) {
   for (const auto& [words, says] : std::vector<wrong>{
            {{"mix", "--callers", "0"}, "weir bench mix: --callers: 0 is out of range (1 to 1000)"},
            {{"mix", "--bulk-bytes", "2g"}, "weir bench mix: --bulk-bytes: 2g is out of range (1 to 1g)"},
-           {{"mixed"}, "weir bench: mixed: the modes are rpc, stream, slow, mix, raw and compare"}}) {
+           {{"stall", "--sessions", "1"}, "weir bench stall: --sessions: 1 is out of range (2 to 1000)"},
+           {{"mixed"}, "weir bench: mixed: the modes are rpc, stream, slow, mix, stall, raw and compare"}}) {
     auto ending = bench(words);
     EXPECT_EQ(ending.status, 2) << words.front();
     EXPECT_THAT(ending.err, HasSubstr(says));
