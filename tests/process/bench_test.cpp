@@ -68,6 +68,17 @@ TEST(Bench, StallHasOneStreamThatStopsWhenItsRationIsUsedUp) {
   EXPECT_LE(number(r, "stalled_bytes"), 3 * (64 << 10)); // a ration, a send buffer, and what is begun
 }
 
+TEST(Bench, IdleSaysWhatEachSessionAndLinkCostsOnBothSides) {
+  auto r = result_of({"idle", "--sessions", "200", "--links", "40", "--fragments", "default,4k"});
+  EXPECT_EQ(r.at("fragments").as_object().size(), 2u);
+  for (const std::string what : {"idle_session", "active_session", "idle_link"}) {
+    auto server = number(r, what + "_server_bytes"), client = number(r, what + "_client_bytes");
+    EXPECT_EQ(number(r, what + "_bytes"), std::max(server, client));
+    EXPECT_GT(server, 500) << what; // less than the objects that are known to be there
+    EXPECT_GT(client, 500) << what;
+  }
+}
+
 TEST(Bench, WrongOptionsAreNamedWithTheirLimits) {
   struct wrong {
     std::vector<std::string> words;
@@ -77,7 +88,11 @@ TEST(Bench, WrongOptionsAreNamedWithTheirLimits) {
            {{"mix", "--callers", "0"}, "weir bench mix: --callers: 0 is out of range (1 to 1000)"},
            {{"mix", "--bulk-bytes", "2g"}, "weir bench mix: --bulk-bytes: 2g is out of range (1 to 1g)"},
            {{"stall", "--sessions", "1"}, "weir bench stall: --sessions: 1 is out of range (2 to 1000)"},
-           {{"mixed"}, "weir bench: mixed: the modes are rpc, stream, slow, mix, stall, raw and compare"}}) {
+           {{"idle", "--links", "0"}, "weir bench idle: --links: 0 is out of range (1 to 1000)"},
+           {{"idle", "--fragments", ","}, "weir bench idle: --fragments: needs at least one size"},
+           {{"idle", "--fragments", "4k,7"}, "weir bench idle: --fragments: "},
+           {{"mixed"},
+            "weir bench: mixed: the modes are rpc, stream, slow, mix, stall, idle, raw and compare"}}) {
     auto ending = bench(words);
     EXPECT_EQ(ending.status, 2) << words.front();
     EXPECT_THAT(ending.err, HasSubstr(says));
