@@ -26,6 +26,7 @@ constexpr std::array modes{
     mode{"mix", "small calls beside streams of large messages on the same link", bench::mix_main},
     mode{"stall", "one stalled session among many on a link: how fast the others are", bench::stall_main},
     mode{"idle", "what sessions and links that do nothing cost in memory", bench::idle_main},
+    mode{"latency", "how long calls take that are sent on schedule, beside ZeroMQ", bench::latency_main},
     mode{"raw", "the limit of this machine: the same shapes over hand-written sockets", bench::raw_main},
     mode{"compare", "weir, raw and other systems, interleaved, with medians and ratios", bench::compare_main},
 };

@@ -10,6 +10,7 @@ int slow_main(int argc, char** argv);
 int raw_main(int argc, char** argv);
 int mix_main(int argc, char** argv);
 int stall_main(int argc, char** argv);
+int latency_main(int argc, char** argv);
 int idle_main(int argc, char** argv);
 int compare_main(int argc, char** argv);
 

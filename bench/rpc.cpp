@@ -28,6 +28,10 @@ constexpr std::uint64_t callers_per_session = 1000,
                         bytes_per_session = 512 << 10; // within calls-max and send-buffer
 constexpr std::uint64_t small_reply_bytes = 3 << 10, reply_room_max = 1 << 20;
 constexpr auto pause_after_failure = 10ms;
+constexpr std::uint64_t scheduled_sessions = 16; // for calls on schedule, of which very many may be open
+constexpr int calls_per_turn = 64;               // then answers have their turn
+constexpr auto
+    tick = 50us; // calls that are due within it leave together: waking up for each costs more than it
 
 /// A recorder for each thread that measures: callers on CAF's scheduler wander from one to another.
 class thread_recorders {
@@ -57,7 +61,7 @@ struct caller_run {
         recorders(s),
         pattern(shape.bytes, std::byte{'x'}),
         callers(shape.callers),
-        working(shape.callers) {
+        working(shape.rate > 0 ? 1 : shape.callers) {
     if (shape.rate > 0)
       interval = std::chrono::duration_cast<clock::duration>(
           seconds(static_cast<double>(shape.processes) / shape.rate));
@@ -83,7 +87,8 @@ struct caller_run {
   call_options options;
   clock::duration interval{0}; ///< between calls of this process; 0: closed loop
   clock::time_point start = clock::now();
-  std::atomic<std::uint64_t> working;
+  std::atomic<std::uint64_t> working;    ///< actors that have not ended
+  std::atomic<bool> told_to_look{false}; ///< the pacer has a message that it has not read
   std::promise<void> ended;
   std::atomic<bool> told{false};
 };
@@ -95,19 +100,14 @@ bool is_answer(Blob::Reader answer, std::uint64_t sequence, const caller_run& ru
          answer.getCheck() == program::check_of(sequence, data);
 }
 
-/// Has one call open at most. Closed loop: the next one follows the answer. On schedule: each `begin_work`
-/// lets one more begin, as soon as the one before is answered.
+/// Has one call open, and the next one when it is answered.
 class caller final : public weir::actor {
 public:
   caller(caf::actor_config& cfg, caller_run& run, std::uint64_t index, ref<Echo> echo)
-      : actor(cfg), run_(run), index_(index), echo_(std::move(echo)), scheduled_(run.interval > 0ns) {}
+      : actor(cfg), run_(run), index_(index), echo_(std::move(echo)) {}
 
   caf::behavior make_behavior() override {
-    return {[this](begin_work) {
-              ++due_;
-              if (!open_)
-                begin();
-            },
+    return {[this](begin_work) { begin(); },
             [this](more_work) {
               open_ = false;
               next();
@@ -122,9 +122,8 @@ public:
 private:
   void begin() {
     open_ = true;
-    from_ = scheduled_ ? run_.due(index_, calls_) : clock::now();
-    ++calls_;
-    sequence_ = index_ << 40 | calls_;
+    from_ = clock::now();
+    sequence_ = index_ << 40 | ++calls_;
     call<echo_method>(echo_, run_.options,
                       [this](echo_method::args to) {
                         program::fill_blob(to, sequence_, run_.pattern, run_.pattern.size());
@@ -152,7 +151,7 @@ private:
   void next() {
     if (ending_)
       leave();
-    else if (!scheduled_ || calls_ < due_)
+    else
       begin();
   }
 
@@ -166,22 +165,102 @@ private:
   caller_run& run_;
   const std::uint64_t index_;
   ref<Echo> echo_;
-  const bool scheduled_;
   bool open_ = false, ending_ = false;
-  std::uint64_t due_ = 0, calls_ = 0, sequence_ = 0;
+  std::uint64_t calls_ = 0, sequence_ = 0;
   clock::time_point from_;
 };
 
-/// Tells callers in turn when a call of theirs is due, until the run is over.
-void keep_schedule(caller_run& run, const std::vector<caf::actor>& callers) {
+/// Calls on schedule, whether answers come or not. A call is timed from when it was due, which was fixed when
+/// the run began, so that one that has to wait (`open_max`) counts with its waiting time.
+class pacer final : public weir::actor {
+public:
+  /// `each`: calls that may be open on a session.
+  pacer(caf::actor_config& cfg, caller_run& run, std::vector<ref<Echo>> sessions, std::uint64_t each)
+      : actor(cfg), run_(run), sessions_(std::move(sessions)), open_max_(each * sessions_.size()) {}
+
+  caf::behavior make_behavior() override {
+    return {[this](begin_work) {
+              run_.told_to_look = false;
+              begin_due();
+            },
+            [this](more_work) { begin_due(); }, [this](end_work) { end(); }};
+  }
+
+private:
+  clock::time_point next_due() const { return run_.start + run_.interval * static_cast<clock::rep>(begun_); }
+
+  void begin_due() {
+    auto now = clock::now();
+    for (int i = 0; !ending_ && open_ < open_max_ && next_due() <= now; ++i)
+      if (i < calls_per_turn)
+        begin(next_due());
+      else
+        return put(caf::actor_cast<caf::actor>(this), nullptr, more_work{});
+  }
+
+  void begin(clock::time_point due) {
+    const auto& to = sessions_[begun_ / calls_per_turn % sessions_.size()];
+    const auto sequence = ++begun_;
+    ++open_;
+    call<echo_method>(to, run_.options,
+                      [&](echo_method::args to_fill) {
+                        program::fill_blob(to_fill, sequence, run_.pattern, run_.pattern.size());
+                      })
+        .then(
+            [this, due, sequence](echo_method::result answer) {
+              if (!is_answer(answer, sequence, run_))
+                run_.failed("the answer is not what was sent");
+              else
+                run_.recorders.here().record_due(due, clock::now());
+              ended();
+            },
+            [this](const failure& why) {
+              run_.failed(to_string(why));
+              ended();
+            });
+  }
+
+  void ended() {
+    --open_;
+    if (ending_)
+      leave_if_done();
+    else if (open_ + 1 == open_max_)
+      begin_due();
+  }
+
+  /// What was due and could not begin has waited so far at least.
+  void end() {
+    ending_ = true;
+    for (auto now = clock::now(); next_due() <= now; ++begun_)
+      run_.recorders.here().record_due(next_due(), now);
+    leave_if_done();
+  }
+
+  void leave_if_done() {
+    if (open_ > 0)
+      return;
+    sessions_.clear();
+    quit();
+    if (--run_.working == 0)
+      run_.ended.set_value();
+  }
+
+  caller_run& run_;
+  std::vector<ref<Echo>> sessions_;
+  const std::uint64_t open_max_;
+  std::uint64_t begun_ = 0, open_ = 0;
+  bool ending_ = false;
+};
+
+/// Tells the pacer when calls are due, until the run is over.
+void keep_schedule(caller_run& run, const caf::actor& pacer) {
   prctl(PR_SET_TIMERSLACK, 1UL); // or a sleep is 50 us too long
-  run.start = clock::now();
-  for (std::uint64_t n = 0; run.state.now < phase::over;) {
-    auto due = run.due(n, 0);
-    if (auto now = clock::now(); due > now)
-      std::this_thread::sleep_for(std::min<clock::duration>(due - now, 10ms));
-    else
-      put(callers[n++ % callers.size()], nullptr, begin_work{});
+  while (run.state.now < phase::over) {
+    auto now = clock::now();
+    auto next = run.start + ((now - run.start) / run.interval + 1) * run.interval;
+    std::this_thread::sleep_for(std::clamp<clock::duration>(next - now, tick, 10ms));
+    if (!run.told_to_look.exchange(true))
+      put(pacer, nullptr, begin_work{});
   }
 }
 
@@ -196,6 +275,20 @@ ref<Echo> open_session(client_node& node, const std::string& address) {
   return echo;
 }
 
+void run_schedule(client_node& node, const std::string& address, const rpc_shape& shape,
+                  shared_state& state) {
+  caller_run run(shape, state);
+  std::vector<ref<Echo>> sessions;
+  for (std::uint64_t i = 0; i < scheduled_sessions; ++i)
+    sessions.push_back(open_session(node, address));
+  auto paced = node.spawn<pacer>(run, std::move(sessions), callers_of_a_session(shape));
+  ++state.ready;
+  run.start = clock::now();
+  keep_schedule(run, paced);
+  put(paced, nullptr, end_work{});
+  run.ended.get_future().wait();
+}
+
 void run_client(client_node& node, const std::string& address, const rpc_shape& shape, shared_state& state) {
   caller_run run(shape, state);
   std::vector<caf::actor> callers;
@@ -207,13 +300,9 @@ void run_client(client_node& node, const std::string& address, const rpc_shape& 
   }
   echo = {};
   ++state.ready;
-  if (run.interval > 0ns) {
-    keep_schedule(run, callers);
-  } else {
-    for (const auto& one : callers)
-      put(one, nullptr, begin_work{});
-    wait_for(state, phase::over);
-  }
+  for (const auto& one : callers)
+    put(one, nullptr, begin_work{});
+  wait_for(state, phase::over);
   for (const auto& one : callers)
     put(one, nullptr, end_work{});
   run.ended.get_future().wait();
@@ -259,6 +348,8 @@ void run_threads(client_node& node, const std::string& address, const rpc_shape&
 void client(client_node& node, const std::string& address, const rpc_shape& shape, shared_state& state) {
   if (shape.style == "threads") // both publish when they are done
     run_threads(node, address, shape, state);
+  else if (shape.rate > 0)
+    run_schedule(node, address, shape, state);
   else
     run_client(node, address, shape, state);
   finish(state);

@@ -86,6 +86,17 @@ figures to_figures(const rpc_result& result) {
   return to;
 }
 
+figures latencies_of(const rpc_result& result) {
+  figures to;
+  to.add_rounded("p50_us", result.p50_us, 1);
+  to.add_rounded("p90_us", result.p90_us, 1);
+  to.add_rounded("p99_us", result.p99_us, 1);
+  to.add_rounded("p999_us", result.p999_us, 1);
+  to.add_rounded("p9999_us", result.p9999_us, 1);
+  to.add_rounded("max_us", result.max_us, 1);
+  return to;
+}
+
 figures to_figures(const stream_result& result) {
   figures to;
   to.add_count("sent", count(result.sent));

@@ -73,6 +73,8 @@ struct rpc_result {
   std::optional<double> ratio_to_raw; ///< tps to that of `raw_rpc` beside it
 };
 figures to_figures(const rpc_result& result);
+/// Its latencies from p50 to the largest, also those that `to_figures` leaves out.
+figures latencies_of(const rpc_result& result);
 
 /// Of one stream run.
 struct stream_result {

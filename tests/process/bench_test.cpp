@@ -68,6 +68,55 @@ TEST(Bench, StallHasOneStreamThatStopsWhenItsRationIsUsedUp) {
   EXPECT_LE(number(r, "stalled_bytes"), 3 * (64 << 10)); // a ration, a send buffer, and what is begun
 }
 
+TEST(Bench, LatencySendsAShareOfWhatItHasMeasured) {
+  auto r = result_of(
+      {"latency", "--load", "0.2", "--callers", "4", "--seconds", "0.2", "--rounds", "1", "--peer", "none"});
+  EXPECT_NEAR(number(r, "rate"), 0.2 * number(r, "max_tps"), 1);
+  EXPECT_GT(number(r, "tps"), 0);
+  double before = 0;
+  for (const auto* key : {"p50_us", "p90_us", "p99_us", "p999_us", "p9999_us", "max_us"}) {
+    EXPECT_GE(number(r, key), before) << key;
+    before = number(r, key);
+  }
+  EXPECT_GT(before, 0);
+  EXPECT_EQ(number(r, "errors"), 0);
+}
+
+/// What `weir bench rpc` calls; one of its calls takes long.
+class hiccup : public weir::service<program::Echo> {
+public:
+  static constexpr int
+      at = 450; // calls: in the measuring of a run with 1000 per second and 300 ms of warm-up
+  static constexpr auto length = 300ms;
+  using service::service;
+  using echo = weir::method<&program::Echo::Client::echoRequest>;
+  using pass = weir::method<&program::Echo::Client::passRequest>;
+  handlers make_handlers() override {
+    return {on<echo>([this](echo::in in, echo::out out) {
+              if (++calls_ == at)
+                std::this_thread::sleep_for(length);
+              out.setSequence(in.getSequence());
+              out.setCheck(in.getCheck());
+              out.setData(in.getData());
+            }),
+            on<pass>([](pass::in, pass::out) {})};
+  }
+
+private:
+  int calls_ = 0;
+};
+
+TEST(Bench, CallsThatWereDueWhileTheServiceHungCountWithTheirWaitingTime) {
+  auto m = std::make_unique<machine>(machine::listening());
+  ASSERT_TRUE(m->node().serve<program::Echo>("echo", m->system().spawn<hiccup>()));
+  auto r = result_of(
+      {"rpc", "--connect", m->address(), "--rate", "1000", "--seconds", "1", "--placement", "loop"});
+  // 300 of 1000 calls waited for up to 300 ms. Had those that were due not been sent, one would have.
+  EXPECT_GE(number(r, "p99_us"), 200'000);
+  EXPECT_GE(number(r, "tps"), 900);
+  EXPECT_EQ(number(r, "errors"), 0);
+}
+
 TEST(Bench, IdleSaysWhatEachSessionAndLinkCostsOnBothSides) {
   auto r = result_of({"idle", "--sessions", "200", "--links", "40", "--fragments", "default,4k"});
   EXPECT_EQ(r.at("fragments").as_object().size(), 2u);
@@ -88,11 +137,14 @@ TEST(Bench, WrongOptionsAreNamedWithTheirLimits) {
            {{"mix", "--callers", "0"}, "weir bench mix: --callers: 0 is out of range (1 to 1000)"},
            {{"mix", "--bulk-bytes", "2g"}, "weir bench mix: --bulk-bytes: 2g is out of range (1 to 1g)"},
            {{"stall", "--sessions", "1"}, "weir bench stall: --sessions: 1 is out of range (2 to 1000)"},
+           {{"latency", "--load", "1.5"}, "weir bench latency: --load: 1.5 is out of range (0.01 to 1)"},
+           {{"latency", "--peer", "grpc"}, "weir bench latency: --peer: 'grpc' is not one of zmq, none"},
            {{"idle", "--links", "0"}, "weir bench idle: --links: 0 is out of range (1 to 1000)"},
            {{"idle", "--fragments", ","}, "weir bench idle: --fragments: needs at least one size"},
            {{"idle", "--fragments", "4k,7"}, "weir bench idle: --fragments: "},
            {{"mixed"},
-            "weir bench: mixed: the modes are rpc, stream, slow, mix, stall, idle, raw and compare"}}) {
+            "weir bench: mixed: the modes are rpc, stream, slow, mix, stall, idle, latency, raw and "
+            "compare"}}) {
     auto ending = bench(words);
     EXPECT_EQ(ending.status, 2) << words.front();
     EXPECT_THAT(ending.err, HasSubstr(says));

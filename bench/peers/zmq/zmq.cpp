@@ -1,5 +1,7 @@
 // ZeroMQ in the shapes of `weir bench`: rpc is DEALER -> ROUTER, stream is PUSH -> PULL with a receipt on a
 // second pair. It is measured by weir's own harness, from outside, like weir and raw.
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <deque>
@@ -8,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -16,6 +19,7 @@
 #include "bench/harness.hpp"
 
 using namespace weir::bench;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -73,6 +77,22 @@ public:
     return static_cast<std::size_t>(check(zmq_recv(socket_, bytes, room, 0), "receive"));
   }
 
+  /// Whether there was a message.
+  bool try_receive(void* bytes, std::size_t room, std::size_t& size) {
+    auto got = zmq_recv(socket_, bytes, room, ZMQ_DONTWAIT);
+    if (got < 0 && zmq_errno() == EAGAIN)
+      return false;
+    size = static_cast<std::size_t>(check(got, "receive"));
+    return true;
+  }
+
+  /// Until there is a message, `other` is readable, or some time has passed.
+  void wait_with(int other) {
+    static constexpr long limit_ms = 10;
+    zmq_pollitem_t items[] = {{socket_, 0, ZMQ_POLLIN, 0}, {nullptr, other, ZMQ_POLLIN, 0}};
+    check(zmq_poll(items, 2, limit_ms), "poll");
+  }
+
   void send(zmq_msg_t& message, int flags) { check(zmq_msg_send(&message, socket_, flags), "send"); }
   void receive(zmq_msg_t& message) { check(zmq_msg_recv(&message, socket_, 0), "receive"); }
 
@@ -121,18 +141,107 @@ private:
 
 // ---- clients
 
+clock::duration interval_of(double rate) {
+  return std::chrono::duration_cast<clock::duration>(seconds(1 / rate));
+}
+
 /// One socket with one call at a time.
 void blocking_loop(socket& to, const rpc_shape& shape, shared_state& state) {
   recorder record(state);
   std::vector<char> request(shape.bytes, 'x'), answer(shape.bytes + 1);
-  while (record.running()) {
-    auto from = clock::now();
+  auto all = static_cast<double>(shape.processes * shape.callers);
+  auto interval = shape.rate > 0 ? interval_of(shape.rate / all) : clock::duration(0);
+  for (auto next = clock::now(); record.running(); next += interval) {
+    if (shape.rate > 0)
+      std::this_thread::sleep_until(next);
+    auto from = shape.rate > 0 ? next : clock::now();
     to.send(request.data(), request.size());
     if (to.receive(answer.data(), answer.size()) != request.size())
       ++state.errors;
     record.record(from, clock::now());
   }
 }
+
+/// Wakes a poll at a time.
+class alarm_clock {
+public:
+  alarm_clock() : descriptor_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)) {
+    if (descriptor_ < 0)
+      throw_system_error("zmq: timer");
+  }
+  ~alarm_clock() { close(descriptor_); }
+  alarm_clock(const alarm_clock&) = delete;
+  alarm_clock& operator=(const alarm_clock&) = delete;
+
+  int descriptor() const { return descriptor_; }
+  void set(clock::duration from_now) {
+    itimerspec at{};
+    at.it_value.tv_nsec = static_cast<long>(std::clamp<clock::duration>(from_now, 1ns, 10ms).count());
+    timerfd_settime(descriptor_, 0, &at, nullptr);
+  }
+
+private:
+  int descriptor_;
+};
+
+/// One socket, calls on schedule whether answers come or not, timed from when they were due. As weir's.
+class scheduled_calls {
+public:
+  scheduled_calls(socket& to, const rpc_shape& shape, shared_state& state)
+      : to_(to),
+        state_(state),
+        record_(state),
+        request_(shape.bytes, 'x'),
+        answer_(shape.bytes + 1),
+        interval_(interval_of(shape.rate / static_cast<double>(shape.processes))),
+        next_(clock::now()) {}
+
+  void run() {
+    alarm_clock alarm;
+    while (record_.running()) {
+      send_due();
+      take_answers();
+      if (next_ <= clock::now() && open_.size() < open_max)
+        continue;
+      alarm.set(std::max<clock::duration>(next_ - clock::now(), tick));
+      to_.wait_with(alarm.descriptor());
+    }
+    for (auto now = clock::now(); next_ <= now; next_ += interval_)
+      record_.record_due(next_, now);
+    for (auto until = clock::now() + settle; !open_.empty() && clock::now() < until;)
+      take_answers();
+  }
+
+private:
+  static constexpr std::size_t open_max = 900; // below the high water mark, where a ROUTER drops answers
+  static constexpr int burst_max = 64;
+  static constexpr auto tick = 50us; // calls that are due within it leave together
+  static constexpr auto settle = 1s;
+
+  void send_due() {
+    auto now = clock::now();
+    for (int i = 0; i < burst_max && next_ <= now && open_.size() < open_max; ++i, next_ += interval_) {
+      to_.send(request_.data(), request_.size());
+      open_.push_back(next_);
+    }
+  }
+
+  void take_answers() {
+    for (std::size_t size = 0; to_.try_receive(answer_.data(), answer_.size(), size); open_.pop_front()) {
+      if (size != request_.size())
+        ++state_.errors;
+      record_.record_due(open_.front(), clock::now());
+    }
+  }
+
+  socket& to_;
+  shared_state& state_;
+  recorder record_;
+  std::vector<char> request_, answer_;
+  const clock::duration interval_;
+  clock::time_point next_;
+  std::deque<clock::time_point> open_; // answers come in order
+};
 
 /// One socket with `callers` calls open.
 void open_calls(socket& to, const rpc_shape& shape, shared_state& state) {
@@ -166,6 +275,8 @@ void run_client(const std::string& address, const rpc_shape& shape, shared_state
     std::vector<std::jthread> threads;
     for (auto& one : sockets)
       threads.emplace_back([&] { blocking_loop(one, shape, state); });
+  } else if (shape.rate > 0) {
+    scheduled_calls(sockets.front(), shape, state).run();
   } else {
     open_calls(sockets.front(), shape, state);
   }
@@ -206,6 +317,16 @@ void run_client(const std::string& address, const stream_shape& shape, shared_st
 rpc_result measure(const process_plan& plan, const rpc_shape& shape) { return run_rpc(plan, shape); }
 stream_result measure(const process_plan& plan, const stream_shape& shape) { return run_stream(plan, shape); }
 
+figures figures_of(const rpc_result& result) {
+  auto all = to_figures(result);
+  const auto latencies = latencies_of(result);
+  for (const auto& entry : latencies.entries())
+    if (all.find(entry.key) == nullptr)
+      all.add_number(entry.key, entry.number);
+  return all;
+}
+figures figures_of(const stream_result& result) { return to_figures(result); }
+
 void print_line(std::string_view mode, const figures& result) {
   fmt::print("peer=zmq mode={}", mode);
   for (const auto& entry : result.entries())
@@ -223,11 +344,6 @@ int run_mode(const std::string& mode, void (*serve)(std::string_view), int argc,
   add_options(line, part);
   if (auto status = line.parse(argc, argv))
     return *status;
-  if constexpr (requires { shape.rate; })
-    if (shape.rate > 0) {
-      fmt::print("skipped: zmq: it is measured in a closed loop only\n");
-      return 3;
-    }
   if (part.as == "server")
     serve(shape.transport);
   if (part.as == "client") {
@@ -242,7 +358,7 @@ int run_mode(const std::string& mode, void (*serve)(std::string_view), int argc,
   plan.client = {mode, "--as", "client"};
   auto shaped = arguments_of(shape);
   plan.client.insert(plan.client.end(), shaped.begin(), shaped.end());
-  print_line(mode, to_figures(measure(plan, shape)));
+  print_line(mode, figures_of(measure(plan, shape)));
   return 0;
 }
 
