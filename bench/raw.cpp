@@ -7,6 +7,7 @@
 #include "bench/harness.hpp"
 #include "bench/modes.hpp"
 #include "bench/raw_client.hpp"
+#include "bench/raw_models.hpp"
 #include "bench/raw_socket.hpp"
 
 namespace weir::bench {
@@ -63,7 +64,9 @@ constexpr std::string_view help = R"(weir bench raw: the limit of this machine, 
 usage: weir bench raw MODE [options]
   rpc     calls that are answered
   stream  messages one way, in batches, without copying
-'weir bench raw MODE --help' lists the options.
+  --model threads|epoll|both
+          a thread for each connection against epoll on 1 to 1000 connections, beside weir
+'weir bench raw MODE --help' lists the options, 'weir bench raw --model both --help' those of the last.
 )";
 
 } // namespace
@@ -82,7 +85,10 @@ int raw_main(int argc, char** argv) {
     fmt::print("{}", help);
     return 0;
   }
-  fmt::print(stderr, "weir bench raw: {}: the modes are rpc and stream; see 'weir bench raw --help'\n",
+  if (mode.starts_with("--"))
+    return raw_models_main(argc, argv);
+  fmt::print(stderr,
+             "weir bench raw: {}: the modes are rpc, stream and --model; see 'weir bench raw --help'\n",
              mode.empty() ? "no mode" : mode);
   return 2;
 }

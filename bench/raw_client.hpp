@@ -12,4 +12,7 @@ namespace weir::bench {
 void run_raw_client(std::string_view address, const rpc_shape& shape, shared_state& state);
 void run_raw_client(std::string_view address, const stream_shape& shape, shared_state& state);
 
+/// `shape.callers` connections, each with one call open, on one thread.
+void run_raw_connections(std::string_view address, const rpc_shape& shape, shared_state& state);
+
 } // namespace weir::bench

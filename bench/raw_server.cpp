@@ -17,12 +17,10 @@ namespace weir::bench {
 
 namespace {
 
-constexpr std::size_t read_bytes = 256 << 10; // room for one receive
-
 /// One client: what it sent and is not handled, what is answered and not sent.
 class raw_connection {
 public:
-  explicit raw_connection(int descriptor) : socket_(descriptor), in_(read_bytes) {}
+  raw_connection(int descriptor, std::size_t room) : socket_(descriptor), room_(room), in_(room) {}
 
   int descriptor() const { return socket_.descriptor(); }
   bool wants_to_write() const { return !out_.empty(); }
@@ -81,7 +79,7 @@ private:
     }
     auto frame = sizeof header + header.length;
     if (frame > in_.size())
-      in_.resize(frame + read_bytes);
+      in_.resize(frame + room_);
     if (held_ - at < frame)
       return false;
     answer(in_.data() + at, frame);
@@ -95,6 +93,7 @@ private:
   }
 
   raw_socket socket_;
+  const std::size_t room_; // for one receive
   std::vector<char> in_, out_;
   std::size_t held_ = 0, sent_ = 0, to_skip_ = 0;
   raw_receipt counted_;
@@ -102,8 +101,8 @@ private:
 
 class raw_server {
 public:
-  explicit raw_server(const raw_socket& listener)
-      : listener_(listener), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  raw_server(const raw_socket& listener, std::size_t room)
+      : listener_(listener), room_(room), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
     watch(EPOLL_CTL_ADD, listener_.descriptor(), EPOLLIN, nullptr);
   }
 
@@ -136,7 +135,7 @@ private:
     int one = 1;
     setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &one,
                sizeof one); // fails on a Unix socket, which needs none
-    watch(EPOLL_CTL_ADD, descriptor, EPOLLIN, new raw_connection(descriptor));
+    watch(EPOLL_CTL_ADD, descriptor, EPOLLIN, new raw_connection(descriptor, room_));
   }
 
   void serve(raw_connection* connection, std::uint32_t events) {
@@ -151,11 +150,12 @@ private:
   }
 
   const raw_socket& listener_;
+  const std::size_t room_;
   raw_socket epoll_;
 };
 
 } // namespace
 
-void serve_raw(raw_listener& listener) { raw_server(listener.socket).run(); }
+void serve_raw(raw_listener& listener, std::size_t room) { raw_server(listener.socket, room).run(); }
 
 } // namespace weir::bench

@@ -130,9 +130,9 @@ raw_socket dial(std::string_view address) {
 
 static constexpr int backlog = 1024; // all threads of a client connect at once
 
-raw_listener listen_on(std::string_view transport) {
+raw_listener listen_on(std::string_view transport, bool blocking) {
   bool tcp = transport == "tcp";
-  auto socket = make_socket(tcp ? AF_INET : AF_UNIX, SOCK_NONBLOCK);
+  auto socket = make_socket(tcp ? AF_INET : AF_UNIX, blocking ? 0 : SOCK_NONBLOCK);
   sockaddr_storage bound{};
   socklen_t size = sizeof(sa_family_t); // for Unix sockets: the system picks an abstract name
   bound.ss_family = AF_UNIX;

@@ -57,14 +57,18 @@ void allow_many_sockets();
 /// `tcp://127.0.0.1:PORT` or `unix:@NAME` (the abstract namespace: no file, nothing to clean up).
 raw_socket dial(std::string_view address);
 
-/// A non-blocking listener on a port or name that the system picks.
+/// A listener on a port or name that the system picks, non-blocking unless said.
 struct raw_listener {
   raw_socket socket;
   std::string address;
 };
-raw_listener listen_on(std::string_view transport);
+raw_listener listen_on(std::string_view transport, bool blocking = false);
 
-/// Serves echo and one_way on one thread until the process is killed.
-void serve_raw(raw_listener& listener);
+/// Serves echo and one_way on one thread until the process is killed. `room`: bytes for one receive of a
+/// connection, which each has for itself.
+void serve_raw(raw_listener& listener, std::size_t room = 256 << 10);
+
+/// Serves echo on a thread for each connection, at a blocking listener. bench_error when there are no more.
+[[noreturn]] void serve_raw_threads(raw_listener& listener);
 
 } // namespace weir::bench

@@ -117,6 +117,31 @@ TEST(Bench, CallsThatWereDueWhileTheServiceHungCountWithTheirWaitingTime) {
   EXPECT_EQ(number(r, "errors"), 0);
 }
 
+TEST(Bench, RawModelsGiveEachConnectionOneCall) {
+  auto r = result_of({"raw", "--model", "both", "--connections", "1,3", "--loops", "2", "--seconds", "0.1",
+                      "--rounds", "1"});
+  for (const auto* system : {"threads", "epoll", "weir_2_loops", "weir_one_link"}) {
+    ASSERT_TRUE(r.contains(system)) << system;
+    const auto& three = r.at(system).as_object().at("3").as_object();
+    EXPECT_GT(number(three, "calls_per_s"), 0) << system;
+    EXPECT_GT(number(three, "cpu_us_per_call"), 0) << system;
+    EXPECT_EQ(number(three, "links"), system == std::string{"weir_one_link"} ? 1 : 3);
+  }
+  EXPECT_EQ(r.at("skipped").as_string(), "");
+}
+
+TEST(Bench, RawModelsSayWhatTheSystemDoesNotAllow) {
+  auto r = result_of({"raw", "--model", "epoll", "--connections", "1,100", "--loops", "1", "--seconds",
+                      "0.05", "--rounds", "1"},
+                     {{RLIMIT_NOFILE, 100}});
+  EXPECT_FALSE(r.at("epoll").as_object().contains("100"));
+  EXPECT_TRUE(r.at("epoll").as_object().contains("1"));
+  EXPECT_TRUE(r.at("weir_one_link").as_object().contains("100"));
+  EXPECT_THAT(std::string{r.at("skipped").as_string()},
+              HasSubstr("epoll at 100 connections: it needs 164 descriptors, and the system allows a process "
+                        "100"));
+}
+
 TEST(Bench, IdleSaysWhatEachSessionAndLinkCostsOnBothSides) {
   auto r = result_of({"idle", "--sessions", "200", "--links", "40", "--fragments", "default,4k"});
   EXPECT_EQ(r.at("fragments").as_object().size(), 2u);
@@ -142,6 +167,12 @@ TEST(Bench, WrongOptionsAreNamedWithTheirLimits) {
            {{"idle", "--links", "0"}, "weir bench idle: --links: 0 is out of range (1 to 1000)"},
            {{"idle", "--fragments", ","}, "weir bench idle: --fragments: needs at least one size"},
            {{"idle", "--fragments", "4k,7"}, "weir bench idle: --fragments: "},
+           {{"raw", "--model", "select"},
+            "weir bench raw --model: --model: 'select' is not one of threads, epoll"},
+           {{"raw", "--connections", "1,1001"},
+            "weir bench raw --model: --connections: '1,1001' is not a list of numbers from 1 to 1000"},
+           {{"raw", "--loops", "0"},
+            "weir bench raw --model: --loops: '0' is not a list of numbers from 1 to 256"},
            {{"mixed"},
             "weir bench: mixed: the modes are rpc, stream, slow, mix, stall, idle, latency, raw and "
             "compare"}}) {
