@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "actors/session.hpp"
+
 namespace weir::actors {
 
 credit_manager::credit_manager(caf::actor_config& cfg, loop& l, const net::budget_options& inbound,
@@ -38,6 +40,7 @@ void credit_manager::arm() {
   timer_ = loop_.at(loop_.now() + measure_every, [this] {
     measure_pinned();
     borrow_ahead();
+    look_for_idle();
     loop_.serve_room_line(); // what died elsewhere has told nobody
     arm();
   });
@@ -48,6 +51,15 @@ void credit_manager::arm() {
 void credit_manager::borrow_ahead() {
   if (seekers_.empty() && inbound_.free_bytes() < low_bytes_)
     seek(low_bytes_, [] {});
+}
+
+/// From what is idle to those who grow.
+void credit_manager::look_for_idle() {
+  if (loop_.rations.how != rationing::kind::tuned)
+    return;
+  auto scarce = !inbound_.can_spare(0);
+  for (auto* s : loop_.sessions)
+    s->look_if_idle(scarce ? idle_soon_after : idle_after);
 }
 
 void credit_manager::measure_pinned() {

@@ -42,6 +42,7 @@ private:
   void go_on();
   void arm();
   void borrow_ahead();
+  void look_for_idle();
 
   loop& loop_;
   net::budget inbound_;
@@ -53,6 +54,10 @@ private:
 
   static constexpr uint64_t spare_bytes = 64 << 10; // for the calls of a session, beside what it seeks
   static constexpr net::duration measure_every = std::chrono::milliseconds{100};
+  /// A session that nothing has come on for so long gives back what its ration has grown by; the second, when
+  /// more than four fifths of the budget are used.
+  static constexpr net::duration idle_after = std::chrono::seconds{2},
+                                 idle_soon_after = std::chrono::milliseconds{200};
 };
 
 } // namespace weir::actors

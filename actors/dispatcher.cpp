@@ -60,6 +60,7 @@ found_service dispatcher::find(const find_service& f) {
     }
     out.ration_messages = std::min(f.ration_messages, std::max<uint64_t>(1, free / 4));
     e.dealt += out.ration_messages;
+    out.dealt = true;
   }
   out.service = e.service;
   out.allowance = e.allowance;

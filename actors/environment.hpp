@@ -7,6 +7,7 @@
 #include <caf/actor.hpp>
 
 #include "actors/log.hpp"
+#include "actors/rationing.hpp"
 #include "net/mux.hpp"
 #include "net/stream.hpp"
 
@@ -25,9 +26,7 @@ struct environment {
   using stream_maker = std::function<std::unique_ptr<net::stream>(net::loop&)>;
 
   net::link_options link;
-  net::ration_options ration;   ///< of every session that is accepted
-  bool ration_infinite = false; ///< `inf`: as much as the budget has, a quarter of what is free to each
-                                ///< session
+  rationing rations; ///< of every loop at first
   uint64_t send_buffer_bytes = 1 << 20;
   uint64_t send_buffer_messages = 4096;
   net::duration call_timeout = std::chrono::seconds{30};

@@ -48,8 +48,11 @@ caf::behavior link::make_behavior() {
     loop_.links.erase(this);
     return {};
   }
-  mux_ = std::make_unique<net::mux>(env_->link, side_, loop_.inbound(), loop_.outbound(), loop_.read_slabs(),
-                                    loop_.now());
+  auto options = env_->link;
+  if (loop_.fragment_bytes != 0)
+    options.fragment_bytes = loop_.fragment_bytes;
+  mux_ = std::make_unique<net::mux>(std::move(options), side_, loop_.inbound(), loop_.outbound(),
+                                    loop_.read_slabs(), loop_.now());
   made_at_ = loop_.now();
   if (!refuse_at_birth()) {
     touch(); // our hello
@@ -231,6 +234,10 @@ void link::handle(net::event& e) {
     if (s)
       s->on_peer_blocked();
     return;
+  case type::resumed:
+    if (s)
+      s->on_peer_resumed();
+    return;
   case type::cancelled:
     if (s)
       s->on_cancelled(e.call);
@@ -279,8 +286,10 @@ void link::flush_port(service_port* p) {
 failure link::open(session& s) {
   failure why;
   net::open_request r{s.to().service, s.to().interface, s.to().stream, 0, {0, 0, 4}};
-  if (s.to().rows != 0)
-    r.replies_in = env_->ration;
+  if (s.to().rows != 0) {
+    r.replies_in = loop_.first_ration();
+    r.replies_range = loop_.rations.range(false);
+  }
   auto* protocol = mux_->open(r, why);
   if (!protocol)
     return why;
@@ -317,7 +326,7 @@ void link::forget(session& s) {
 void link::on_open(net::session& s) {
   offered_.emplace(s.id(), &s);
   put(env_->dispatcher, caf::strong_actor_ptr{ctrl()},
-      find_service{s.service(), s.interface(), s.is_stream(), env_->ration.messages, s.id()});
+      find_service{s.service(), s.interface(), s.is_stream(), loop_.first_ration().messages, s.id()});
 }
 
 void link::on_found(found_service& f) {
@@ -334,8 +343,8 @@ void link::on_found(found_service& f) {
     ++env_->count.sessions_refused;
     return mux_->refuse(*s, f.why.code, f.why.text, f.why.code == errc::overloaded);
   }
-  auto wanted = f.ration_bytes ? f.ration_bytes : env_->ration.bytes;
-  loop_.credit().seek(wanted, [this, self = caf::strong_actor_ptr{ctrl()}, id = s->id(), f] {
+  auto wanted = f.ration_bytes ? f.ration_bytes : loop_.first_ration().bytes;
+  loop_.credit().seek(wanted, [this, self = caf::strong_actor_ptr{ctrl()}, id = s->id(), f, wanted] {
     auto again = offered_.find(id);
     if (over_ || again == offered_.end()) {
       put(env_->dispatcher, nullptr, return_mailbox{f.name, f.ration_messages});
@@ -349,23 +358,19 @@ void link::on_found(found_service& f) {
     ++env_->count.sessions_refused;
     put(env_->dispatcher, nullptr, return_mailbox{f.name, f.ration_messages});
     mux_->refuse(offer, errc::no_budget,
-                 fmt::format("the budget has no {} bytes left for a session (budget-bytes, ration)",
-                             env_->ration.bytes),
+                 fmt::format("the budget has no {} bytes left for a session (budget-bytes, ration)", wanted),
                  true);
   });
 }
 
 /// False: the budget cannot fund it.
 bool link::accept(net::session& s, const found_service& f) {
-  auto ration = env_->ration;
+  auto ration = loop_.first_ration();
+  auto range = f.ration_bytes ? net::ration_range{} : loop_.rations.range(f.dealt);
   if (f.ration_bytes)
     ration.bytes = f.ration_bytes;
-  else if (env_->ration_infinite)
-    ration.bytes = std::max(ration.bytes, loop_.inbound().free_bytes() / 4);
-  ration.messages = std::min(env_->ration_infinite ? ration.bytes / net::message_overhead_bytes
-                                                   : ration.messages,
-                             f.ration_messages);
-  if (!mux_->accept(s, ration))
+  ration.messages = std::min(ration.messages, f.ration_messages);
+  if (!mux_->accept(s, ration, 0, range))
     return false;
   offered_.erase(s.id());
   ++env_->count.sessions_accepted;
@@ -373,7 +378,7 @@ bool link::accept(net::session& s, const found_service& f) {
   auto* raw = static_cast<session*>(caf::actor_cast<caf::abstract_actor*>(made));
   s.owner = raw;
   sessions_.emplace(raw, made);
-  raw->serve(port_of(f), f.service, f.ration_messages);
+  raw->serve(port_of(f), f);
   return true;
 }
 

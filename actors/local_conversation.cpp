@@ -22,7 +22,8 @@ std::pair<net::message_view, net::slab_ref> in_one_piece(net::outgoing& m) {
 local_conversation::local_conversation(session& s, const found_service& f, uint64_t reader)
     : session_(s),
       port_{caf::actor_cast<caf::strong_actor_ptr>(f.service), f.allowance, {}, 0, reader},
-      ration_(s.env_->ration) {
+      ration_(s.loop_.first_ration()),
+      tuner_(f.ration_bytes ? net::ration_range{} : s.loop_.rations.range(f.dealt)) {
   if (f.ration_bytes)
     ration_.bytes = f.ration_bytes;
   ration_.messages = std::min(ration_.messages, f.ration_messages);
@@ -118,6 +119,8 @@ bool local_conversation::deliver(ask& a, const caf::strong_actor_ptr& from) {
     id = *r;
   }
   auto cost = m.cost();
+  if (waited_)
+    resumed(cost);
   sent_ = sent_.plus(cost, 1);
   auto [view, memory] = in_one_piece(m);
   touch();
@@ -126,6 +129,8 @@ bool local_conversation::deliver(ask& a, const caf::strong_actor_ptr& from) {
 }
 
 void local_conversation::deliver_run(const net::outgoing& run) {
+  if (waited_)
+    resumed(run.cost() / run.count);
   sent_ = sent_.plus(run.cost(), run.count);
   touch();
   for (const auto* at = run.at; at < run.at + run.size;) {
@@ -240,6 +245,43 @@ void local_conversation::expire() {
       fail(w, {errc::deadline_exceeded, outcome::not_executed, "not sent within the deadline"});
 }
 
+/// The sender had to wait with a message of this cost: as across a link, but what came back is known at once.
+void local_conversation::resumed(uint64_t cost) {
+  waited_ = false;
+  tuner_.arrives(sent_, cost, true);
+  auto back = session_.account_->peek();
+  set_ration(tuner_.grown(ration_.bytes, consumed_.plus(back.bytes, back.messages), limit()));
+}
+
+void local_conversation::set_ration(uint64_t bytes) {
+  auto& budget = session_.loop_.inbound();
+  auto now = ration_.bytes;
+  auto more = bytes > now ? bytes - now : 0;
+  if (bytes == now || (more != 0 && (!budget.can_spare(more) || !budget.take(net::charge::session, more))))
+    return;
+  if (bytes < now)
+    budget.give(net::charge::session, now - bytes);
+  ration_ = {bytes, tuner_.messages_for(bytes, ration_.messages), ration_.grant_at};
+  publish();
+}
+
+void local_conversation::change_ration(const net::ration_options& to, const net::ration_range& range) {
+  tuner_ = net::tuner{range};
+  set_ration(std::max(to.bytes, sent_.bytes - consumed_.bytes));
+  ration_.messages = to.messages;
+  publish();
+  session_.account_->wake_at_share_of(ration_);
+}
+
+bool local_conversation::give_idle_ration() {
+  auto first = session_.loop_.first_ration().bytes;
+  if (tuner_.is_fixed() || sent_ != consumed_ || ration_.bytes <= first)
+    return false;
+  set_ration(first);
+  session_.account_->wake_at_share_of(ration_);
+  return true;
+}
+
 void local_conversation::collect(const account::returned& r) {
   consumed_ = consumed_.plus(r.bytes, r.messages);
   if (r.bytes)
@@ -248,6 +290,7 @@ void local_conversation::collect(const account::returned& r) {
     session_.loop_.inbound().give(net::charge::large, std::exchange(large_bytes_, 0));
   if (r.reply_bytes)
     session_.loop_.inbound().give(net::charge::reply_room, r.reply_bytes);
+  waited_ = waited_ || !queue_.empty();
   while (!queue_.empty()) {
     auto next = queue_.pop_front(); // delivering it may end the session, and with it the queue
     if (!deliver(next.what, next.from)) {

@@ -21,6 +21,12 @@ public:
   void end(const failure& why);
   /// What has gone to the service.
   const net::position& sent() const { return sent_; }
+  /// The producer had to wait for credit.
+  void note_wait() { waited_ = true; }
+  /// Nothing has come for long: what its ration has grown by goes back. False: nothing was to be given.
+  bool give_idle_ration();
+  /// Another ration from here on: not less than what is under way.
+  void change_ration(const net::ration_options& to, const net::ration_range& range);
   void end_of_round() override;
 
 private:
@@ -48,6 +54,8 @@ private:
   void close_call(call& c, uint32_t slot, reply r);
   void expire();
   void publish();
+  void resumed(uint64_t cost);
+  void set_ration(uint64_t bytes);
   void enlist();
   void delist();
   void finish_if_done();
@@ -56,6 +64,7 @@ private:
   session& session_;
   service_port port_;
   net::ration_options ration_;
+  net::tuner tuner_;
   net::position sent_, consumed_;
   std::vector<call> calls_;
   std::vector<uint32_t> free_;
@@ -63,7 +72,8 @@ private:
   size_t open_calls_ = 0;
   uint64_t large_bytes_ = 0; // what one message takes beyond the ration
   net::loop::timer_id timer_ = 0;
-  bool funded_ = false, closing_ = false, opened_ = false, finished_ = false, in_round_ = false;
+  bool funded_ = false, closing_ = false, opened_ = false, finished_ = false, in_round_ = false,
+       waited_ = false;
 };
 
 } // namespace weir::actors

@@ -202,6 +202,16 @@ void loop::forget_watch(const caf::actor& service, session& s) {
     of->second.erase(&s);
 }
 
+void loop::tune(const rationing& r, uint32_t fragment, uint64_t budget_before, uint64_t budget_now) {
+  rations = r;
+  fragment_bytes = fragment;
+  inbound().change(budget_before, budget_now);
+  for (auto& [l, handle] : links)
+    l->protocol().set_fragment_bytes(fragment);
+  for (auto* s : in_order_of_birth(sessions)) // the first ones get what there is
+    s->change_ration();
+}
+
 void loop::shut_down() {
   draining_ = true;
   run_handed_over(handed_over_.exchange(&closed, std::memory_order_acq_rel));

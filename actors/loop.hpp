@@ -14,6 +14,7 @@
 #include "actors/caf.hpp"
 #include "actors/credit.hpp"
 #include "actors/gate.hpp"
+#include "actors/rationing.hpp"
 #include "net/ledger.hpp"
 #include "net/loop.hpp"
 
@@ -92,6 +93,13 @@ public:
   net::budget& inbound();
   net::outbound_ledger& outbound();
   const std::shared_ptr<credit_port>& port() { return port_; }
+  /// How its sessions get their rations. Loop only.
+  rationing rations;
+  uint32_t fragment_bytes = 0; ///< of its links; 0: as the environment says
+  /// Changes both, and the loop's part of the budget, at once for all that is there.
+  void tune(const rationing& r, uint32_t fragment, uint64_t budget_before, uint64_t budget_now);
+  /// What one gets at first.
+  net::ration_options first_ration() { return rations.first(inbound()); }
   /// What its sessions may keep to be sent, all together.
   const std::shared_ptr<outbound_room>& room() const { return room_; }
   /// A producer on `s` wants to build a message of about so many bytes and found no room: `s` is told in its

@@ -224,6 +224,7 @@ struct found_service {
   caf::actor service; ///< when `why` is none
   std::shared_ptr<held_allowance> allowance;
   uint64_t ration_messages = 0;
+  bool dealt = false;        ///< the messages are places in the service's mailbox, which go back to it
   uint64_t ration_bytes = 0; ///< 0: as the node's
   failure why;
 };

@@ -57,7 +57,7 @@ caf::behavior session::make_behavior() {
   if (stage_ == stage::unbound && target_.rows == 0)
     look_up();
   else if (stage_ == stage::unbound)
-    loop_.credit().seek(env_->ration.bytes, [this, self = self_] {
+    loop_.credit().seek(loop_.first_ration().bytes, [this, self = self_] {
       if (stage_ == stage::unbound)
         look_up();
     });
@@ -111,7 +111,7 @@ void session::look_up() {
   if (!target_.here_first)
     return next_peer({errc::no_such_service, outcome::not_executed, "no peer to ask"});
   put(env_->dispatcher, caf::strong_actor_ptr{ctrl()},
-      find_service{target_.service, target_.interface, target_.stream, env_->ration.messages, 0});
+      find_service{target_.service, target_.interface, target_.stream, loop_.first_ration().messages, 0});
 }
 
 void session::on_found(found_service& f) {
@@ -124,7 +124,7 @@ void session::on_found(found_service& f) {
     return next_peer(f.why);
   if (f.why.code != errc::none)
     return on_ended(f.why, 0);
-  loop_.credit().seek(env_->ration.bytes,
+  loop_.credit().seek(loop_.first_ration().bytes,
                       [this, self = caf::strong_actor_ptr{ctrl()}, f] { converse_here(f); });
 }
 
@@ -145,6 +145,7 @@ void session::converse_here(const found_service& f) {
     account_->set_back(caf::weak_actor_ptr{ctrl()});
   service_ = f.service;
   mailbox_messages_ = f.ration_messages;
+  note_ration(f);
   stage_ = stage::local;
   gate_->open(1);
   loop_.watch_service(service_, *this);
@@ -166,7 +167,7 @@ failure session::open_way_back() {
 failure session::serve_rows() {
   found_service f;
   f.service = caf::actor_cast<caf::actor>(reader_.who);
-  f.ration_messages = env_->ration.messages;
+  f.ration_messages = loop_.first_ration().messages;
   local_ = std::make_unique<local_conversation>(*this, f, reader_.id);
   if (auto why = local_->start(); why.code != errc::none) {
     local_.reset();
@@ -494,10 +495,11 @@ void session::on_arrival(net::event& e, const net::slab_ref& read_memory) {
   port_->batch.add(account_, a, *memory);
 }
 
-void session::serve(service_port* port, const caf::actor& service, uint64_t mailbox_messages) {
+void session::serve(service_port* port, const found_service& f) {
   port_ = port;
-  service_ = service;
-  mailbox_messages_ = mailbox_messages;
+  service_ = f.service;
+  mailbox_messages_ = f.ration_messages;
+  note_ration(f);
   update_wake();
   loop_.watch_service(service_, *this);
 }
@@ -505,11 +507,6 @@ void session::serve(service_port* port, const caf::actor& service, uint64_t mail
 void session::service_is_gone() {
   failure why{errc::service_down, outcome::unknown, fmt::format("the service '{}' is gone", target_.service)};
   put(caf::strong_actor_ptr{ctrl()}, nullptr, abort_session{std::move(why)});
-}
-
-void session::on_credit() {
-  gate_->publish(protocol_->out().limit());
-  wake_producer();
 }
 
 /// The sink hears of a stream with its first message, or with its end.
@@ -631,48 +628,6 @@ void session::close() {
 void session::drain() {
   if (!target_.stream && !port_)
     close();
-}
-
-// ---- credit
-
-void session::collect() {
-  auto r = account_->take();
-  if (stage_ == stage::local)
-    return local_->collect(r);
-  if (stage_ != stage::remote || !protocol_)
-    return loop_.give_back(r);
-  do {
-    loop_.unconsumed_bytes -= r.bytes;
-    if (r.bytes || r.messages) { // a message is counted a moment before its bytes
-      link_->protocol().consumed(*protocol_, r.bytes, r.messages);
-      auto& in = protocol_->in();
-      stalled_since_ = in.received() == in.consumed() ? net::time_point{} : loop_.now();
-    }
-    if (r.reply_bytes)
-      link_->protocol().reply_died(r.reply_bytes);
-    if (!update_wake())
-      break;
-    r = account_->take(); // what came back before it would have woken us
-  } while (r.bytes || r.messages || r.reply_bytes);
-  link_->touch();
-}
-
-void session::on_peer_blocked() { collect(); }
-
-/// The loop hears of returned credit at a quarter of the ration; of every bit while the peer waits for it or
-/// the end is near.
-bool session::update_wake() {
-  if (!protocol_)
-    return false;
-  auto& in = protocol_->in();
-  bool every = in.peer_is_blocked() || protocol_->now() != net::session::state::open ||
-               protocol_->peer_closed();
-  auto before = account_->wake_bytes();
-  if (every)
-    account_->wake_at(1, 1);
-  else
-    account_->wake_at_share_of(in.options());
-  return account_->wake_bytes() < before;
 }
 
 } // namespace weir::actors

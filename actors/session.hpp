@@ -100,6 +100,8 @@ public:
   void on_credit();
   /// The peer waits for credit: every bit of it is told at once.
   void on_peer_blocked();
+  /// It had to wait, and goes on: its ration may be too small.
+  void on_peer_resumed();
   /// The caller of a request that came here has given it up.
   void on_cancelled(uint32_t call) { account_->cancel(call, env_->link.calls_max); }
   void on_finished();
@@ -107,7 +109,7 @@ public:
   /// After a write: what has left frees room in the gate.
   void settle_gate();
   /// Bound to its service, after `open` was accepted.
-  void serve(service_port* port, const caf::actor& service, uint64_t mailbox_messages);
+  void serve(service_port* port, const found_service& f);
   net::session* protocol() { return protocol_; }
   /// Marks it as one whose gate is to be settled. True: it was not yet.
   bool note_queued() { return !std::exchange(queued_noted_, true); }
@@ -128,6 +130,10 @@ public:
   bool is_draining() const { return closing_ && stage_ != stage::over && !link_; }
   /// Credit has come back.
   void collect();
+  /// The rations of the loop have been changed: this one's too, unless its service has its own.
+  void change_ration();
+  /// Takes back what a ration has grown by when nothing has come for so long. Called every so often.
+  void look_if_idle(net::duration after);
   /// It ends, by mail: behind the last answers of the service, which may be in its mailbox.
   void service_is_gone();
 
@@ -159,6 +165,7 @@ private:
     gate_->release(cost, count);
     loop_.serve_room_line();
   }
+  void note_ration(const found_service& f);
   void watch_producer();
   void press_for_credit(uint64_t told);
   bool has_credit() const;
@@ -199,7 +206,8 @@ private:
   std::unique_ptr<local_conversation> local_;
   service_port* port_ = nullptr; // of the service, on the accepting side
   caf::actor service_;
-  uint64_t mailbox_messages_ = 0;
+  uint64_t mailbox_messages_ = 0, dealt_messages_ = 0;
+  bool own_ration_ = false; // its service's
   waiting_list waiting_;
   struct caller {
     caf::strong_actor_ptr who;
@@ -220,6 +228,8 @@ private:
   uint64_t in_queue_bytes_ = 0, in_queue_messages_ = 0; // admitted and given to the mux
   net::time_point made_at_{}, stalled_since_{}; // stalled: the service has something of it and gave nothing
                                                 // back since; nothing: it has nothing
+  net::position seen_;                          // what had come in when it was looked at last
+  net::time_point seen_at_{};                   // since when that has not changed
   std::atomic<bool> claimed_{false};
   bool queued_noted_ = false;
   bool closing_ = false, close_said_ = false, stream_opened_ = false;

@@ -32,10 +32,19 @@ void session::settle_gate() {
   wake_producer();
 }
 
+void session::on_credit() {
+  gate_->publish(protocol_->out().limit());
+  if (gate_->wanted())
+    link_->protocol().waited(*protocol_);
+  wake_producer();
+}
+
 void session::wake_producer() {
   if (!producer_ || !gate_->wanted() || !gate_->has_much_room() || !has_credit() || !gate_->take_wanted())
     return;
   ++told_;
+  if (local_)
+    local_->note_wait();
   press_after_ = pressed_ ? std::max(press_after_ / 2, press_soonest) : press_latest;
   if (std::exchange(pressed_, false))
     gate_->unwatch();

@@ -16,7 +16,6 @@ using program::Echo;
 using program::echo_method;
 
 constexpr auto settle = 300ms;  // until what was under way has ended and its memory is back
-constexpr auto budget = "8GiB"; // books only: room for a ration of each session
 constexpr auto step_limit = 120s;
 constexpr std::uint64_t warm_up_calls = 100; // so that pools and caches are as they will be
 
@@ -225,7 +224,6 @@ int idle_main(int argc, char** argv) {
   add_options(line, part);
   if (auto status = line.parse(argc, argv))
     return *status;
-  choose(setup, "budget-bytes", budget); // before children are given it
   if (auto wrong = complaint_about(setup); !wrong.empty()) {
     fmt::print(stderr, "weir bench idle: {}\n", wrong);
     return 2;

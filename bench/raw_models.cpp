@@ -26,7 +26,6 @@ using program::echo_method;
 
 constexpr std::uint64_t connections_max = 1000;  // within links-max and sessions-max of a node
 constexpr std::uint64_t descriptors_beside = 64; // that a process has open besides its connections
-constexpr auto budget = "8GiB";                  // books only: room for a ration of each session
 
 /// Request and reply on many connections.
 struct models_shape {
@@ -279,7 +278,6 @@ int run_child(const child_role& child, const models_shape& shape) {
   allow_many_sockets();
   if (child.of == "weir") {
     weir_setup setup;
-    choose(setup, "budget-bytes", budget);
     choose(setup, "io-threads", child.part.as == "server" ? shape.loops : "1");
     if (child.part.as == "server")
       return serve_more(setup, "tcp://127.0.0.1:0",

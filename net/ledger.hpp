@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -53,11 +54,21 @@ public:
   /// What was given up.
   uint64_t shrink(uint64_t bytes);
   void grow(uint64_t bytes) { options_.bytes += bytes; }
+  /// Its part of a budget that was changed from `before` to `after`. What is owed already is not taken back,
+  /// but nothing new is until it fits.
+  void change(uint64_t before, uint64_t after) {
+    options_.bytes = std::max(options_.reserve_bytes,
+                              after + options_.bytes - std::min(options_.bytes, before));
+  }
 
   uint64_t charged(charge c) const { return charged_[static_cast<size_t>(c)]; }
   /// Everything owed now, the reserve included.
   uint64_t liability() const;
   uint64_t free_bytes() const;
+  /// What is there beside the reserve.
+  uint64_t pool_bytes() const { return options_.bytes - options_.reserve_bytes; }
+  /// True: `bytes` may go to who merely wants more; a fifth of the pool stays for those who have not begun.
+  bool can_spare(uint64_t bytes) const { return free_bytes() >= bytes + pool_bytes() / 5; }
   uint64_t pinned() const { return pinned_; }
   uint64_t refused() const { return refused_; }
   const budget_options& options() const { return options_; }

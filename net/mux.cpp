@@ -93,8 +93,9 @@ void mux::take_events(std::vector<event>& out) {
 }
 
 session* mux::open(const open_request& r, failure& why) { return state_->open(r, why); }
-bool mux::accept(session& s, const ration_options& in, uint64_t message_bytes_max) {
-  return state_->accept(s, in, message_bytes_max);
+bool mux::accept(session& s, const ration_options& in, uint64_t message_bytes_max,
+                 const ration_range& range) {
+  return state_->accept(s, in, message_bytes_max, range);
 }
 void mux::refuse(session& s, errc reason, std::string text, bool retryable) {
   state_->refuse(s, reason, std::move(text), retryable);
@@ -118,9 +119,15 @@ uint64_t mux::message_bytes_max(const session& s) const { return s.message_max_o
 void mux::consumed(session& s, uint64_t bytes, uint64_t messages) { state_->consumed(s, bytes, messages); }
 void mux::reply_died(uint64_t bytes) { state_->reply_died(bytes); }
 void mux::reclaim(session& s) { state_->reclaim(s); }
-void mux::set_ration(session& s, uint64_t bytes, uint64_t messages) {
-  state_->set_ration(s, bytes, messages);
+bool mux::set_ration(session& s, uint64_t bytes, uint64_t messages) {
+  return state_->set_ration(s, bytes, messages);
 }
+bool mux::change_ration(session& s, const ration_options& to, const ration_range& range) {
+  return state_->change_ration(s, to, range);
+}
+void mux::set_fragment_bytes(uint32_t bytes) { state_->fragment_bytes_ = words(bytes); }
+void mux::tune(session& s) { state_->tune(s); }
+void mux::waited(session& s) { s.out_.note_wait(); }
 
 void mux::go_away(errc reason, std::string text) { state_->go_away(reason, std::move(text)); }
 bool mux::drained() const { return state_->drained(); }

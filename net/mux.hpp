@@ -65,6 +65,8 @@ struct event {
     failed,  ///< the call `token` has ended without a reply: why. With call 0: `count` one-way messages that
              ///< were queued under `token` will not arrive (streams are told by `ended` alone what they lose)
     blocked, ///< the peer waits for credit on `on`: what comes back should be told (`consumed`) at once
+    resumed, ///< the peer had to wait for credit on `on`, whose ration sizes itself, and goes on: tell what
+             ///< came back (`consumed`), then `tune`
     credit,  ///< `on` had refused or queued something and may send again; on a stream opened here, and
              ///< on a session accepted here that may send items, also after every grant
     finished,  ///< the peer sends nothing more on `on` (it closed its direction)
@@ -96,6 +98,7 @@ struct open_request {
   uint64_t tag = 0; ///< of the caller's choice: session::tag()
   ration_options replies_in{
       0, 0, 4}; ///< one-way messages the acceptor may send (none by default; replies need no ration)
+  ration_range replies_range{}; ///< between what that ration sizes itself
 };
 
 struct call_request {
@@ -149,7 +152,8 @@ public:
   session* open(const open_request& r, failure& why);
   /// Answers `event::open`. False: the inbound budget cannot fund the ration; nothing happened, refuse it or
   /// try again.
-  bool accept(session& s, const ration_options& in, uint64_t message_bytes_max = 0);
+  bool accept(session& s, const ration_options& in, uint64_t message_bytes_max = 0,
+              const ration_range& range = {});
   void refuse(session& s, errc reason, std::string text, bool retryable);
   /// No more is sent on `s`; said when its queue and its calls are done. `ended` follows when the peer has
   /// consumed everything.
@@ -184,9 +188,19 @@ public:
   void consumed(session& s, uint64_t bytes, uint64_t messages);
   /// Memory of replies died: their rooms (sum of event::cost).
   void reply_died(uint64_t bytes);
+  /// After `event::resumed`: the ration grows where the service had nothing to do, and the budget has it.
+  void tune(session& s);
+  /// The user of `s` had to wait for credit before it built what comes next: the peer is told, with that.
+  void waited(session& s);
   /// Asks an idle peer for what it did not use.
   void reclaim(session& s);
-  void set_ration(session& s, uint64_t bytes, uint64_t messages);
+  /// False: the budget cannot pay for it, and it stays as it is.
+  bool set_ration(session& s, uint64_t bytes, uint64_t messages);
+  /// Another ration from here on, and between what it sizes itself; what the peer has beyond it is asked
+  /// back.
+  bool change_ration(session& s, const ration_options& to, const ration_range& range);
+  /// Slices of messages that begin to leave from here on.
+  void set_fragment_bytes(uint32_t bytes);
 
   // ---- the link
   /// Step one of the end: the peer opens nothing more; `fin` follows when all sessions are done.

@@ -9,12 +9,23 @@ void mux::state::consumed(session& s, uint64_t bytes, uint64_t messages) {
   if (!s.live())
     return inbound_.give(charge::session, bytes); // it is the holder's since the session ended
   s.in_.consume(bytes, messages);
+  if (!s.tuner_.is_fixed())
+    shrink(s);
   recharge(s);
   grant_if_due(s);
   if (s.close_came_)
     settle_down(s);
   if (!waiting_requests_.empty() || !waiting_replies_.empty())
     serve_waiting();
+}
+
+void mux::state::shrink(session& s) {
+  auto& in = s.in_;
+  auto& w = in.options();
+  auto not_back = in.received().bytes - in.consumed().bytes;
+  auto bytes = s.tuner_.shrunk(w.bytes, in.consumed().bytes, not_back, now_, round_trip_);
+  if (bytes != w.bytes)
+    in.set_ration(bytes, s.tuner_.messages_for(bytes, w.messages));
 }
 
 void mux::state::recharge(session& s) {
@@ -56,22 +67,54 @@ void mux::state::give_rooms(uint64_t bytes) {
 void mux::state::reclaim(session& s) {
   if (!s.live() || !s.established_ || s.close_came_ || s.in_.is_reclaiming())
     return;
-  auto& w = s.in_.options();
-  s.in_.set_ration(std::min(w.bytes, reclaim_floor_bytes), std::min(w.messages, reclaim_floor_messages));
+  auto bytes = std::min(s.in_.options().bytes, reclaim_floor_bytes), messages = s.in_.options().messages;
+  s.in_.set_ration(bytes, s.tuner_.is_fixed() ? std::min(messages, reclaim_floor_messages)
+                                              : s.tuner_.messages_for(bytes, messages));
   recharge(s);
+  ask_back(s);
+}
+
+void mux::state::ask_back(session& s) {
   s.in_.reclaim();
   s.reclaim_at_ = now_;
   wake_at(now_ + options_.fragment_timeout);
   say(s, session::word_reclaim);
 }
 
-void mux::state::set_ration(session& s, uint64_t bytes, uint64_t messages) {
+bool mux::state::change_ration(session& s, const ration_options& to, const ration_range& range) {
   if (!s.live() || s.state_ == session::state::offered)
+    return true;
+  s.tuner_ = tuner{range};
+  if (!set_ration(s, to.bytes, to.messages))
+    return false;
+  auto worth_it = s.in_.granted().bytes - s.in_.received().bytes > reclaim_floor_bytes;
+  if (worth_it && s.in_.liability() > to.bytes && s.established_ && !s.close_came_ && !s.in_.is_reclaiming())
+    ask_back(s);
+  return true;
+}
+
+/// Growth comes from what nobody needs, and no link owes more than what is left for the others.
+bool mux::state::may_grow_by(uint64_t bytes) const {
+  return inbound_.can_spare(bytes) && owed_session_ + owed_large_ + bytes <= inbound_.free_bytes() - bytes;
+}
+
+void mux::state::tune(session& s) {
+  if (!s.live() || s.close_came_ || s.in_.is_reclaiming())
     return;
+  auto bytes = s.tuner_.grown(s.in_.options().bytes, s.in_.consumed(), s.in_.granted());
+  if (bytes <= s.in_.options().bytes)
+    return;
+  if (bytes <= s.charged_session_ || may_grow_by(bytes - s.charged_session_))
+    set_ration(s, bytes, s.tuner_.messages_for(bytes, s.in_.options().messages));
+}
+
+bool mux::state::set_ration(session& s, uint64_t bytes, uint64_t messages) {
+  if (!s.live() || s.state_ == session::state::offered)
+    return true;
   if (bytes > s.charged_session_) {
     auto more = bytes - s.charged_session_;
     if (!inbound_.take(charge::session, more))
-      return; // it stays as it is
+      return false;
     s.charged_session_ += more;
     owed_session_ += more;
   }
@@ -79,6 +122,7 @@ void mux::state::set_ration(session& s, uint64_t bytes, uint64_t messages) {
   recharge(s);
   if (s.established_)
     grant_if_due(s);
+  return true;
 }
 
 // ---- large messages and large answers

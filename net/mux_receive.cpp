@@ -133,11 +133,23 @@ void mux::state::take_data(session& s, const frame_header& h, const std::byte* b
     return take_reply(s, h.id, v, {});
   }
   auto cost = cost_of(h.length);
-  auto limit = s.in_.granted().bytes - s.in_.received().bytes - s.promised_in_;
+  auto before = s.in_.received();
+  auto limit = s.in_.granted().bytes - before.bytes - s.promised_in_;
   if (cost > limit || !s.in_.arrive(cost, 1))
     return abort(s, errc::credit_exceeded,
                  "a message of " + std::to_string(h.length) + " bytes without credit");
+  note_arrival(s, h, before, cost);
   take_message(s, h, v, {}, cost, deadline_of(h));
+}
+
+/// Of a message that has begun to come, for the size of the ration.
+void mux::state::note_arrival(session& s, const frame_header& h, const position& before, uint64_t cost) {
+  if (s.tuner_.is_fixed())
+    return;
+  auto waited = (h.flags & flag::unblocked) != 0;
+  s.tuner_.arrives(before, cost, waited);
+  if (waited)
+    happened(event::type::resumed, &s);
 }
 
 /// A whole request or item whose cost has arrived in the ration.
@@ -235,6 +247,8 @@ void mux::state::take_fragment(session& s, const frame_header& h, const std::byt
   if (slice > part.missing())
     return abort(s, errc::malformed_message, "more than the length that was said");
   if (data) {
+    if (first)
+      note_arrival(s, h, s.in_.received(), cost_of(part.total()));
     auto in_ration = s.in_.arrive(slice + (first ? message_overhead_bytes : 0), first ? 1 : 0);
     assert(in_ration); // first_fragment asked for the whole
     (void)in_ration;

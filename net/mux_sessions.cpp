@@ -34,6 +34,7 @@ session* mux::state::open(const open_request& r, failure& why) {
   s->stream_ = r.stream;
   s->tag_ = r.tag;
   s->in_ = ration_in{r.replies_in};
+  s->tuner_ = tuner{r.replies_range};
   s->charged_session_ = r.replies_in.bytes;
   owed_session_ += r.replies_in.bytes;
   s->message_max_in_ = options_.message_bytes_max;
@@ -50,12 +51,14 @@ session* mux::state::add_session(uint32_t id, bool opened_here) {
   return s;
 }
 
-bool mux::state::accept(session& s, const ration_options& in, uint64_t message_bytes_max) {
+bool mux::state::accept(session& s, const ration_options& in, uint64_t message_bytes_max,
+                        const ration_range& range) {
   if (s.state_ != session::state::offered)
     return true; // it ended meanwhile, as its events say
   if (!inbound_.take(charge::session, in.bytes))
     return false;
   s.in_ = ration_in{in};
+  s.tuner_ = tuner{range};
   s.charged_session_ = in.bytes;
   owed_session_ += in.bytes;
   s.message_max_in_ = options_.message_bytes_max;

@@ -10,8 +10,8 @@
 namespace weir::net {
 
 /// How far a sender goes back when it is asked to (`reclaim`): it keeps this much above what it has sent.
-constexpr uint64_t reclaim_floor_bytes = 16 << 10;
-constexpr uint64_t reclaim_floor_messages = 16;
+constexpr uint64_t reclaim_floor_bytes = tuner::floor_bytes;
+constexpr uint64_t reclaim_floor_messages = tuner::floor_messages;
 /// No room for a reply is smaller, whatever was said, so a failure always fits. Both sides know it.
 constexpr uint64_t reply_room_bytes_min = 1280;
 /// One flight to the socket.
@@ -30,7 +30,7 @@ struct mux::state {
 
   // ---- mux_sessions.cpp: from the first word to the last
   session* open(const open_request& r, failure& why);
-  bool accept(session& s, const ration_options& in, uint64_t message_bytes_max);
+  bool accept(session& s, const ration_options& in, uint64_t message_bytes_max, const ration_range& range);
   void refuse(session& s, errc reason, std::string text, bool retryable);
   void close(session& s);
   void abort(session& s, errc reason, std::string text);
@@ -92,6 +92,7 @@ struct mux::state {
   void discard(session& s, const frame_header& h, const std::byte* body);
   errc allowed(const session& s, const frame_header& h) const;
   time_point deadline_of(const frame_header& h) const;
+  void note_arrival(session& s, const frame_header& h, const position& before, uint64_t cost);
 
   // ---- mux_control.cpp: control in
   void take_control(const message_view& v);
@@ -124,7 +125,12 @@ struct mux::state {
   void consumed(session& s, uint64_t bytes, uint64_t messages);
   void reply_died(uint64_t bytes);
   void reclaim(session& s);
-  void set_ration(session& s, uint64_t bytes, uint64_t messages);
+  bool set_ration(session& s, uint64_t bytes, uint64_t messages);
+  bool change_ration(session& s, const ration_options& to, const ration_range& range);
+  void ask_back(session& s);
+  void tune(session& s);
+  void shrink(session& s);
+  bool may_grow_by(uint64_t bytes) const;
   /// Gives back what `s` no longer owes.
   void recharge(session& s);
   void give_rooms(uint64_t bytes);
@@ -219,7 +225,8 @@ struct mux::state {
   // ---- the link
   const link_options options_;
   const side side_;
-  const uint32_t fragment_bytes_, frame_bytes_max_;
+  uint32_t fragment_bytes_;
+  const uint32_t frame_bytes_max_;
   budget& inbound_;
   outbound_ledger& outbound_;
   slab_pool& reassembly_memory_;

@@ -64,6 +64,8 @@ public:
   time_point report_at() const { return blocked_ ? report_at_ : time_point::max(); }
   /// True once for the first charge after a block: that frame carries `flag::unblocked`.
   bool take_unblocked() { return std::exchange(unblocked_, false); }
+  /// Its user waited for credit without saying so (it had nothing to send yet).
+  void note_wait() { unblocked_ = true; }
 
   const position& sent() const { return sent_; }
   const position& limit() const { return limit_; }

@@ -10,6 +10,7 @@
 #include "net/reassembly.hpp"
 #include "net/ring.hpp"
 #include "net/schedule.hpp"
+#include "net/tuner.hpp"
 
 namespace weir::net {
 
@@ -36,6 +37,8 @@ public:
   uint64_t tag() const { return tag_; }
   const ration_out& out() const { return out_; }
   const ration_in& in() const { return in_; }
+  /// Its ration sizes itself; else it is as it was set.
+  bool is_tuned() const { return !tuner_.is_fixed(); }
   uint64_t queued_bytes() const { return queued_bytes_; }
   uint64_t queued_messages() const { return queued_messages_; }
   size_t calls_open() const { return calls_out_.size(); }
@@ -109,6 +112,7 @@ private:
 
   // ---- data in
   ration_in in_;
+  tuner tuner_;
   std::array<reassembly, lanes> parts_;
   uint64_t promised_in_ = 0; ///< as promised_out_, of the peer
   uint64_t message_max_in_ = 0;

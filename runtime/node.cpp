@@ -32,6 +32,15 @@ net::node_id random_id() {
   return {word(), word()};
 }
 
+actors::rationing rations_of(const node_options& o) {
+  using kind = actors::rationing::kind;
+  if (o.ration == automatic)
+    return {kind::tuned, 0, o.ration_messages, o.grant_at};
+  if (o.ration == infinite)
+    return {kind::infinite, uint64_t{1} << 20, o.ration_messages, o.grant_at};
+  return {kind::fixed, o.ration, o.ration_messages, o.grant_at};
+}
+
 std::shared_ptr<actors::environment> environment_of(const node_options& o) {
   auto e = std::make_shared<actors::environment>();
   e->link.node = random_id();
@@ -47,8 +56,7 @@ std::shared_ptr<actors::environment> environment_of(const node_options& o) {
   e->link.dead_after = o.dead_after;
   e->link.fragment_timeout = o.fragment_timeout;
   e->link.funding_timeout = o.funding_timeout;
-  e->ration_infinite = o.ration == infinite;
-  e->ration = {e->ration_infinite ? uint64_t{1} << 20 : o.ration, o.ration_messages, o.grant_at};
+  e->rations = rations_of(o);
   e->send_buffer_bytes = o.send_buffer;
   e->send_buffer_messages = o.send_buffer_messages;
   e->call_timeout = o.call_timeout;
@@ -147,6 +155,7 @@ struct node::state {
                                       // then makes the actor that calls it has both on one loop
   std::atomic<bool> stopped{false};   // or about to
   std::mutex stopping;                // held while it stops: a second caller waits
+  std::mutex tuning;                  // held while limits are changed
 };
 
 node::node(caf::actor_system& sys, const config& cfg) : node(sys, cfg.options()) {}
@@ -171,6 +180,7 @@ node::node(caf::actor_system& sys, node_options o, detail::ground* g)
     s.loops.push_back(
         std::make_shared<actors::loop>(sys, on, share, s.options.outbound_bytes / s.options.io_threads));
     s.env->loops.push_back(s.loops.back());
+    s.loops.back()->rations = s.env->rations;
     if (s.options.slow_handler.count() > 0 && !on.virtual_time)
       s.loops.back()->report_slow(s.options.slow_handler, [log = s.env->log, limit = s.options.slow_handler](
                                                               std::string_view who, net::duration took) {
@@ -305,7 +315,7 @@ result<void> node::serve_typed(std::string name, uint64_t type, bool stream, con
     return bad("a name has 1 to 255 bytes");
   if (name.starts_with("weir."))
     return bad("names that begin with 'weir.' are weir's own");
-  if (o.ration != 0 && (o.ration < 16 << 10 || o.ration > s.options.budget_bytes / s.options.io_threads / 2))
+  if (o.ration != 0 && (o.ration < 16 << 10 || o.ration > options().budget_bytes / s.options.io_threads / 2))
     return bad(fmt::format("a ration of {} bytes is not within 16KiB and half a loop's budget", o.ration));
   auto* raw = caf::actor_cast<caf::abstract_actor*>(by);
   if (stream) {
@@ -345,8 +355,13 @@ result<void> node::serve_probe() {
   auto of = std::make_shared<probed_node>();
   of->env = s.env;
   of->cluster = s.options.cluster;
-  for (auto& row : settings::node_option_table())
-    of->options.emplace_back(row.name, settings::show(s.options, row));
+  of->options = [this] {
+    std::vector<std::pair<std::string, std::string>> all;
+    auto now = options();
+    for (auto& row : settings::node_option_table())
+      all.emplace_back(row.name, settings::show(now, row));
+    return all;
+  };
   of->addresses = [this] { return addresses(); };
   of->started = std::chrono::steady_clock::now();
   auto allowance = s.allow(probe_service::held_bytes, probe_service::held_messages);
@@ -383,7 +398,7 @@ std::shared_ptr<detail::session_guard> node::find(std::string name, uint64_t typ
 
 node_stats node::stats() const {
   node_stats n;
-  n.budget = state_->options.budget_bytes;
+  n.budget = options().budget_bytes;
   n.links_refused = state_->env->count.links_refused;
   auto& count = state_->env->count;
   n.links_accepted = count.links_accepted;
@@ -411,7 +426,43 @@ node_stats node::stats() const {
 }
 
 caf::actor_system& node::system() { return state_->system; }
-const node_options& node::options() const { return state_->options; }
+
+node_options node::options() const {
+  std::lock_guard guard{state_->mutex};
+  return state_->options;
+}
+
+result<void> node::tune(const tuning& t) {
+  auto& s = *state_;
+  std::lock_guard one{s.tuning};
+  auto before = options(), now = before;
+  if (t.ration) {
+    now.ration = *t.ration;
+    now.ration_messages = 0; // as it goes with that
+  }
+  now.ration_messages = t.ration_messages.value_or(now.ration_messages);
+  now.budget_bytes = t.budget_bytes.value_or(now.budget_bytes);
+  now.fragment = t.fragment.value_or(now.fragment);
+  if (auto ok = validate(now); !ok)
+    return ok.error();
+  {
+    std::lock_guard guard{s.mutex};
+    s.options = now;
+  }
+  auto may_wait = s.may_wait();
+  for (auto& l : s.loops) {
+    auto change = [raw = l.get(), r = rations_of(now), fragment = now.fragment, n = now.io_threads,
+                   was = before.budget_bytes, is = now.budget_bytes] {
+      raw->tune(r, fragment, was / n, is / n);
+      return 0;
+    };
+    if (may_wait || l->here())
+      ask_loop(*l, change);
+    else
+      run_on(*l, change);
+  }
+  return {};
+}
 
 void node::remember(const caf::actor& a) {
   auto& s = *state_;

@@ -36,7 +36,7 @@ constexpr node_option table[] = {
      "half of reserve-bytes, at most 16MiB"},
 
     {"ration", &o::ration, shape::bytes, "what the peer of a session may have under way", 16 * kib, gib, "",
-     true},
+     true, true},
     {"ration-messages", &o::ration_messages, shape::count, "the same in messages", 1, mib,
      "ration / 128, at least 16"},
     {"group-ration", &o::group_ration, shape::bytes, "ration of each sender of a group", 16 * kib, gib, "",
@@ -107,7 +107,8 @@ std::string show_quantity(const node_option& row, uint64_t value) {
 
 std::string complaint_about_number(const node_option& row, uint64_t value) {
   bool in_range = value >= row.least && value <= row.most;
-  if (in_range || (value == 0 && !row.chosen.empty()) || (value == infinite && row.may_be_infinite))
+  if (in_range || (value == 0 && !row.chosen.empty()) || (value == infinite && row.may_be_infinite) ||
+      (value == automatic && row.may_be_automatic))
     return {};
   return fmt::format("{} is out of range ({})", show_quantity(row, value), show_limits(row));
 }
@@ -158,6 +159,8 @@ result<uint64_t> parse_count(std::string_view text) {
 result<uint64_t> parse_quantity(const node_option& row, std::string_view text) {
   if (row.shape == shape::count)
     return parse_count(text);
+  if (text == "auto" && row.may_be_automatic)
+    return automatic;
   return text == "inf" && row.may_be_infinite ? result<uint64_t>{infinite} : parse_bytes(text);
 }
 
@@ -227,6 +230,8 @@ std::string show_limits(const node_option& row) {
     return range + " bytes";
   if (!row.chosen.empty() && row.least > 0)
     range += ", or 0";
+  if (row.may_be_automatic)
+    return range + ", auto or inf";
   return row.may_be_infinite ? range + ", or inf" : range;
 }
 

@@ -28,7 +28,7 @@ struct node_option {
   std::string_view help;
   uint64_t least = 0, most = 0; ///< in bytes, items, nanoseconds, or bytes of a text
   std::string_view chosen = {}; ///< what a 0 (or an empty text) is replaced by; empty: 0 has no such meaning
-  bool may_be_infinite = false;
+  bool may_be_infinite = false, may_be_automatic = false;
 };
 
 /// Every field of node_options, in its order.

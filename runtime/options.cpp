@@ -40,7 +40,7 @@ void resolve(node_options& o, const machine& m) {
   if (o.io_threads == 0)
     o.io_threads = std::clamp<uint32_t>(m.cores / 2, 1, 256);
   resolve_memory(o, m);
-  if (o.ration_messages == 0)
+  if (o.ration_messages == 0 && o.ration != automatic)
     o.ration_messages = std::clamp<uint64_t>(o.ration / 128, 16, mib);
 }
 
@@ -66,7 +66,7 @@ std::optional<fault> check_memory(const node_options& o) {
   if (auto wrong = at_most("message-max", o.message_max, outbound, whole))
     return wrong;
   for (auto [name, bytes] : {std::pair{"ration", o.ration}, std::pair{"group-ration", o.group_ration}})
-    if (auto wrong = at_most(name, bytes == infinite ? 0 : bytes, owed / 2, half))
+    if (auto wrong = at_most(name, bytes == infinite || bytes == automatic ? 0 : bytes, owed / 2, half))
       return wrong;
   if (auto wrong = at_most("held-bytes", o.held_bytes, owed / 2, half))
     return wrong;

@@ -74,10 +74,11 @@ void probe_service::fill(snapshot::Snapshot::Builder to, const pending& p) const
   auto list = to.initAddresses(static_cast<unsigned>(addresses.size()));
   for (unsigned i = 0; i < addresses.size(); ++i)
     list.set(i, addresses[i]);
-  auto options = to.initOptions(static_cast<unsigned>(of_->options.size()));
-  for (unsigned i = 0; i < of_->options.size(); ++i) {
-    options[i].setName(of_->options[i].first);
-    options[i].setValue(of_->options[i].second);
+  auto values = of_->options();
+  auto options = to.initOptions(static_cast<unsigned>(values.size()));
+  for (unsigned i = 0; i < values.size(); ++i) {
+    options[i].setName(values[i].first);
+    options[i].setValue(values[i].second);
   }
   auto loops = to.initLoops(static_cast<unsigned>(p.loops.size()));
   auto late = env.count.late_frames.load();

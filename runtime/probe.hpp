@@ -17,7 +17,7 @@ namespace weir {
 struct probed_node {
   actors::environment_ptr env;
   std::string cluster;
-  std::vector<std::pair<std::string, std::string>> options;
+  std::function<std::vector<std::pair<std::string, std::string>>()> options;
   std::function<std::vector<std::string>()> addresses;
   net::time_point started;
 };

@@ -151,12 +151,14 @@ std::string_view trim(std::string_view text) {
 }
 
 result<uint64_t> parse_bytes(std::string_view text) {
-  return parse_quantity(text, byte_units, infinite - 1, "a size such as 512, 64k, 16MiB or 1g");
+  return parse_quantity(text, byte_units, automatic - 1, "a size such as 512, 64k, 16MiB or 1g");
 }
 
 std::string show_bytes(uint64_t bytes) {
   if (bytes == 0)
     return "0"; // every unit divides it
+  if (bytes == automatic)
+    return "auto";
   return bytes == infinite ? "inf" : show_quantity(bytes, byte_units);
 }
 

@@ -13,7 +13,7 @@ namespace weir::settings {
 
 /// A whole number of bytes with k, m, g, KiB, MiB, GiB or TiB (powers of 1024), B or nothing behind it.
 result<uint64_t> parse_bytes(std::string_view text);
-/// In the largest unit that divides it; `infinite` is "inf".
+/// In the largest unit that divides it; `infinite` is "inf", `automatic` "auto".
 std::string show_bytes(uint64_t bytes);
 
 /// A whole number with ns, us, ms, s, min or h behind it; 0 needs no unit.

@@ -207,8 +207,8 @@ TEST_P(Nodes, AnotherClusterIsRefused) {
 
 TEST_P(Nodes, AKilledServerIsReportedAndFoundAgain) {
   auto uri = listen_uri();
-  auto server = std::make_unique<node_process>(uri,
-                                               std::vector<std::string>{"--node.placement", "scheduler"});
+  auto server = std::make_unique<node_process>( // with a ration that all 500 calls fit in: all are sent
+      uri, std::vector<std::string>{"--node.placement", "scheduler", "--ration=1MiB"});
   uri = server->ready(); // the next one listens on the same port
   machine client;
   auto echo = client.node().lookup<Echo>("echo", uri);

@@ -56,7 +56,8 @@ double number(const json::value& v) { return v.to_number<double>(); }
 
 /// `weir node` whose sink never gets on, and another whose source streams to it.
 void expect_blocked_stream_on_both_sides(const std::string& option, double messages_at_least) {
-  process to{{WEIR_PROGRAM, "node", "--listen", "tcp://127.0.0.1:0", "--node.placement=scheduler", option}};
+  process to{{WEIR_PROGRAM, "node", "--listen", "tcp://127.0.0.1:0", "--node.placement=scheduler",
+              "--ration=1MiB", option}};
   process from{{WEIR_PROGRAM, "node", "--listen", "tcp://127.0.0.1:0", "--name=from"}};
   auto to_uri = to.ready(), from_uri = from.ready();
   machine client{hasty()};
@@ -105,7 +106,7 @@ void expect_blocked_stream_on_both_sides(const std::string& option, double messa
               testing::ContainsRegex("sink .*stream .*opened .*" + to_uri + ".* service .*source"));
 }
 
-TEST(Probe, ShowsABlockedStreamOnBothSides) { expect_blocked_stream_on_both_sides("--ration=1MiB", 100); }
+TEST(Probe, ShowsABlockedStreamOnBothSides) { expect_blocked_stream_on_both_sides("--ration-messages=8192", 100); }
 
 // Its producer stops before it has a message too many, so the protocol says nothing.
 TEST(Probe, ShowsAStreamWhoseMessagesAreUsedUp) {

@@ -108,8 +108,8 @@ protected:
 
 TEST_F(Config, HasDefaults) {
   auto cfg = loaded({});
-  EXPECT_EQ(cfg->options().ration, 1u << 20);
-  EXPECT_EQ(cfg->options().ration_messages, 8192u);
+  EXPECT_EQ(cfg->options().ration, automatic);
+  EXPECT_EQ(cfg->options().ration_messages, 0u) << "they follow the bytes";
   EXPECT_EQ(cfg->options().spin, 20us);
   EXPECT_EQ(cfg->options().cluster, "weir");
   EXPECT_GE(cfg->options().io_threads, 1u);
@@ -268,7 +268,7 @@ TEST_F(Config, NamesAmbiguousOptions) {
 
 TEST_F(Config, NamesWrongValuesAndTheirSource) {
   expect_error({"--ration=1q"}, "--ration: '1q' is not a size such as 512, 64k, 16MiB or 1g");
-  expect_error({"--ration", "8k"}, "--ration: 8KiB is out of range (16KiB to 1GiB, or inf)");
+  expect_error({"--ration", "8k"}, "--ration: 8KiB is out of range (16KiB to 1GiB, auto or inf)");
   expect_error({"--fragment=inf"}, "--fragment: 'inf' is not a size such as 512, 64k, 16MiB or 1g");
   expect_error({"--fragment=8g"}, "--fragment: 8GiB is out of range (4KiB to 1MiB)");
   expect_error({"--sessions-max=-1"}, "--sessions-max: '-1' is negative");
@@ -342,7 +342,7 @@ TEST_F(Config, NamesFilesThatItCannotRead) {
 TEST_F(Config, HelpShowsOptionsWithUnitsLimitsAndDefaults) {
   expect_printed({"--help"}, "Adds numbers.\n\nusage: calculator [options] [arguments]\n");
   expect_printed({"-h"},
-                 "what the peer of a session may have under way (16KiB to 1GiB, or inf; default 1MiB)");
+                 "what the peer of a session may have under way (16KiB to 1GiB, auto or inf; default auto)");
   expect_printed({"--ration=64k", "--help"}, "--ration BYTES ");
   expect_printed({"--help"}, "digits that are kept (1 to 100; default 10)");
   expect_printed({"--help"}, "--caf.scheduler.max-threads");
@@ -368,7 +368,7 @@ TEST_F(Config, DumpNamesTheSourceOfEachValue) {
 TEST_F(Config, DumpIsPrinted) { expect_printed({"--dump-config", "--ration=64k"}, "\n[weir]\n"); }
 
 TEST_F(Config, DumpOfAWrongConfigurationIsItsError) {
-  expect_error({"--dump-config", "--ration=1"}, "--ration: 1 is out of range (16KiB to 1GiB, or inf)");
+  expect_error({"--dump-config", "--ration=1"}, "--ration: 1 is out of range (16KiB to 1GiB, auto or inf)");
 }
 
 void expect_equal(const calculator_config& a, const calculator_config& b) {

@@ -44,7 +44,7 @@ TEST(NodeOptions, SuitALargeMachine) {
   EXPECT_EQ(o.reserve_bytes, 64 * mib);
   EXPECT_EQ(o.message_max, 16 * mib);
   EXPECT_EQ(o.held_bytes, 16 * mib);
-  EXPECT_EQ(o.ration_messages, 8192u);
+  EXPECT_EQ(o.ration_messages, 0u) << "they follow the bytes";
 }
 
 TEST(NodeOptions, SuitASmallMachine) {
@@ -76,6 +76,7 @@ TEST(NodeOptions, TheReserveGrowsWithTheMessage) {
 TEST(NodeOptions, MessagesFollowTheRation) {
   EXPECT_EQ(resolved({.ration = 64 * kib}).ration_messages, 512u);
   EXPECT_EQ(resolved({.ration = infinite}).ration_messages, mib);
+  EXPECT_EQ(resolved({.ration = automatic}).ration_messages, 0u) << "as it changes";
   EXPECT_EQ(resolved({.ration = 64 * kib, .ration_messages = 7}).ration_messages, 7u);
 }
 
@@ -84,8 +85,8 @@ TEST(NodeOptions, RefuseNumbersOutOfRange) {
   expect_error({.spin = 1001us}, "spin", "1001us is out of range (0 to 1ms)");
   expect_error({.spin = -1us}, "spin", "a negative time");
   expect_error({.budget_bytes = 1}, "budget-bytes", "1 is out of range (1MiB to 1TiB, or 0)");
-  expect_error({.ration = 16 * kib - 1}, "ration", "16383 is out of range (16KiB to 1GiB, or inf)");
-  expect_error({.ration = 0}, "ration", "0 is out of range (16KiB to 1GiB, or inf)");
+  expect_error({.ration = 16 * kib - 1}, "ration", "16383 is out of range (16KiB to 1GiB, auto or inf)");
+  expect_error({.ration = 0}, "ration", "0 is out of range (16KiB to 1GiB, auto or inf)");
   expect_error({.grant_at = 1}, "grant-at", "1 is out of range (2 to 64)");
   expect_error({.fragment = 2048}, "fragment", "2KiB is out of range (4KiB to 1MiB)");
   expect_error({.send_buffer = infinite}, "send-buffer", "inf is out of range (4KiB to 1GiB)");

@@ -21,6 +21,7 @@ side_of* node::open(port& p, bool stream, failure& why) {
   r.tag = c.number;
   if (!stream)
     r.replies_in = draw_ration(with.back);
+  r.replies_range = draw_range(r.replies_in);
   auto* s = p.link->open(r, why);
   if (!s) {
     in.known.conversations.pop_back();
@@ -477,9 +478,16 @@ void node::act(action a, port& p) {
       p.link->reclaim(*s->with);
     return;
   case action::ration:
-    if (auto* s = pick(p, any))
-      p.link->set_ration(*s->with, d.by_magnitude(256, 2 * with.ration.bytes),
-                         d.by_magnitude(1, 2 * with.ration.messages));
+    if (auto* s = pick(p, any)) {
+      ration_options to{d.by_magnitude(256, 2 * with.ration.bytes),
+                        d.by_magnitude(1, 2 * with.ration.messages), 4};
+      if (d.chance(50))
+        p.link->set_ration(*s->with, to.bytes, to.messages);
+      else
+        p.link->change_ration(*s->with, to, draw_range(to));
+    }
+    if (d.chance(10))
+      p.link->set_fragment_bytes(static_cast<uint32_t>(d.by_magnitude(64, with.link.fragment_bytes)));
     return;
   default:
     return;

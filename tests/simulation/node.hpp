@@ -122,6 +122,7 @@ private:
   std::string check_budget() const;
   uint64_t graves_may_owe() const;
   ration_options draw_ration(const ration_options& most);
+  ration_range draw_range(const ration_options& now);
 
   std::vector<event> batch_;
 };

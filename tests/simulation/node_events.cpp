@@ -65,6 +65,7 @@ void node::on_event(port& p, event& e) {
   case event::type::finished:
   case event::type::cancelled:
   case event::type::blocked:
+  case event::type::resumed:
   case event::type::ended:
     break;
   }
@@ -73,6 +74,8 @@ void node::on_event(port& p, event& e) {
     throw broken{"an event of a session that nobody has"};
   if (s->ended)
     no(*s, "an event behind `ended`");
+  if (e.what == event::type::resumed)
+    p.link->tune(*e.on);
   if (e.what == event::type::failed)
     on_failed(*s, e);
   if (e.what == event::type::credit)
@@ -90,6 +93,13 @@ ration_options node::draw_ration(const ration_options& most) {
     return most;
   return {in.chance.by_magnitude(std::min<uint64_t>(most.bytes, 200), most.bytes),
           in.chance.by_magnitude(1, most.messages), most.grant_at};
+}
+
+ration_range node::draw_range(const ration_options& now) {
+  if (!with.tuned_rations || now.bytes == 0)
+    return {};
+  return {in.chance.by_magnitude(1, now.bytes), now.bytes * in.chance.pick({1u, 4u, 64u}),
+          in.chance.chance(50)};
 }
 
 void node::on_open(port& p, event& e) {
@@ -121,7 +131,8 @@ void node::answer_open(side_of& s, session& on) {
     s.ended = true;
     return p.link->refuse(on, errc::no_such_service, "nobody of that name", false);
   }
-  if (!p.link->accept(on, draw_ration(with.ration), with.service_message_bytes_max)) {
+  auto ration = draw_ration(with.ration);
+  if (!p.link->accept(on, ration, with.service_message_bytes_max, draw_range(ration))) {
     s.ended = true;
     return p.link->refuse(on, errc::no_budget, "no budget for a ration", true);
   }

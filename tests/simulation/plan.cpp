@@ -79,6 +79,7 @@ void draw_node(dice& d, node_plan& n) {
   n.read_bytes = d.by_magnitude(1, 64 << 10);
   n.write_bytes = d.chance(50) ? SIZE_MAX : d.by_magnitude(8, 16 << 10);
   n.iovecs = d.by_magnitude(1, 64);
+  n.tuned_rations = d.chance(50);
 }
 } // namespace
 

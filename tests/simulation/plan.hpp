@@ -41,6 +41,7 @@ struct node_plan {
   ration_options back{4 << 10, 16, 4};    ///< of a session that is opened, for what its acceptor posts
   uint64_t service_message_bytes_max = 0;
   bool mixed_rations = false; ///< each session draws its own, up to the one above
+  bool tuned_rations = false; ///< they size themselves
   habits users;
   size_t receive_slab_bytes = 16 << 10;
   size_t read_bytes = 16 << 10;

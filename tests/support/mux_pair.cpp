@@ -159,7 +159,7 @@ void peer::on_event(event& e) {
     std::erase_if(unanswered, [&](auto& u) { return u.on == e.on; });
   }
   if (e.what == event::type::open && accepts) {
-    if (!link.accept(*e.on, with.ration, with.service_message_bytes_max))
+    if (!link.accept(*e.on, with.ration, with.service_message_bytes_max, with.range))
       link.refuse(*e.on, errc::no_budget, "no budget for a ration", true);
   }
   if (e.what == event::type::request) {
@@ -170,6 +170,8 @@ void peer::on_event(event& e) {
   }
   if (consumes)
     consume_all();
+  if (e.what == event::type::resumed)
+    link.tune(*e.on);
 }
 
 // ---- the pipe

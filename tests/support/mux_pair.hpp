@@ -45,6 +45,7 @@ public:
     budget_options inbound{16 << 20, 8 << 20};
     uint64_t outbound_bytes = 16 << 20;
     ration_options ration{64 << 10, 512, 4};
+    ration_range range{}; ///< of what it accepts
     uint64_t service_message_bytes_max = 0;
   };
   peer(settings s, side which, time_point now);

@@ -36,6 +36,7 @@ protected:
 
   /// Changes what a node is made with; call before anything else.
   net::ration_options ration{64 << 10, 512, 4};
+  actors::rationing::kind rations = actors::rationing::kind::fixed; ///< of that size, or as they need
   uint64_t budget_bytes = 64 << 20, reserve_bytes = 8 << 20, send_buffer_messages = 4096;
   net::link_options link_settings;
   std::chrono::nanoseconds stall_limit = std::chrono::seconds{1};
@@ -154,7 +155,7 @@ private:
       auto id = e.link.node;
       e.link = link_settings;
       e.link.node = id;
-      e.ration = ration;
+      e.rations = {rations, ration.bytes, ration.messages, ration.grant_at};
       e.send_buffer_messages = send_buffer_messages;
       if (journal)
         e.log = journal;

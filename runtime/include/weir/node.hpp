@@ -70,6 +70,12 @@ struct node_stats {
   }
 };
 
+/// What `node::tune` changes; what is not set stays as it is. As the fields of node_options with those names.
+struct tuning {
+  std::optional<uint64_t> ration, ration_messages, budget_bytes;
+  std::optional<uint32_t> fragment;
+};
+
 /// Thrown by the constructor: an option is wrong, or an address cannot be listened on.
 class start_error : public std::runtime_error {
 public:
@@ -136,7 +142,14 @@ public:
   /// Any thread; also while the node stops and afterwards.
   node_stats stats() const;
   caf::actor_system& system();
-  const node_options& options() const;
+  /// As they are now (`tune`). Any thread.
+  node_options options() const;
+  /// Changes limits while the node runs: for the sessions that are there and for those to come, on all its
+  /// loops, before it returns; in an actor of this node it returns at once and the other loops follow. A
+  /// smaller ration is asked back from peers that have not used it; a smaller budget takes nothing from
+  /// anybody, but gives nothing new until what is owed fits. Sessions of a service with a ration of its own
+  /// keep that. Errors: bad_option (as at start, names the option), and then nothing was changed. Any thread.
+  result<void> tune(const tuning& t);
   /// Takes nothing new, lets calls that are under way end, on links and on this node (at most
   /// `drain-timeout`), closes the links, ends the actors of `spawn` (those that do not end have half a second
   /// when nothing is left of `drain-timeout`). Returns when it is done. Idempotent. Any thread but an actor's

@@ -13,6 +13,8 @@ namespace weir {
 
 /// `inf` for a ration: bounded by the budget alone.
 constexpr uint64_t infinite = std::numeric_limits<uint64_t>::max();
+/// `auto` for a ration: it sizes itself.
+constexpr uint64_t automatic = infinite - 1;
 
 /// Everything that can be chosen about a node. Each field is an option of the category `weir`, its name with
 /// dashes: `io_threads` is `io-threads` in a file, `--io-threads` on the command line and `WEIR_IO_THREADS`
@@ -75,14 +77,16 @@ struct node_options {
 
   // ---- credit of each session
 
-  /// Bytes that the peer of a session may have under way to us. At least bandwidth x delay x 1.5 (with
-  /// `grant_at` 4), or the sender waits for grants. Larger is not faster: 1 MiB beat 8 MiB by 20 to 40 % on a
-  /// local link, because it stays in the cache. At most half a share, or `inf`: whatever the budget has free,
-  /// so that one session may keep out others. Range 16 KiB to 1 GiB.
-  uint64_t ration = 1 << 20;
+  /// Bytes that the peer of a session may have under way to us. `auto`: from 64 KiB (16 KiB while less than
+  /// half of the budget is free) it doubles where the service had nothing to do while its peer waited for
+  /// credit, to 16 MiB at most, and shrinks where messages wait for the service for more than 20 ms; a
+  /// session that is idle for 2 s goes back to 16 KiB. A size: that, always; at least bandwidth x delay x 1.5
+  /// (with `grant_at` 4), or the sender waits for grants. At most half a share. `inf`: whatever the budget
+  /// has free, so that one session may keep out others. Range 16 KiB to 1 GiB, `auto` or `inf`.
+  uint64_t ration = automatic;
 
   /// As `ration`, in messages: it bounds the work that may wait, where `ration` bounds the memory. 0:
-  /// `ration` / 128, at least 16 (8192 with the default; 1 Mi with `inf`). Range 1 to 1 Mi.
+  /// `ration` / 128, at least 16 (with `auto` it follows the bytes; 1 Mi with `inf`). Range 1 to 1 Mi.
   uint64_t ration_messages = 0;
 
   /// As `ration`, for each sender of a group: its members pay it once per sender. Range 16 KiB to 1 GiB, or
