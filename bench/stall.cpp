@@ -18,7 +18,8 @@ using namespace std::chrono_literals;
 using program::Blob;
 
 constexpr auto settle = 200ms; // from a change until it is measured
-constexpr auto glance = 20ms;  // a stream that offers nothing for so long has stalled
+constexpr auto glance = 20ms;
+constexpr int looks = 25; // a stream that has offered nothing for so many glances has stalled
 constexpr auto stall_within = 30s;
 constexpr auto step_limit = 120s;
 
@@ -86,11 +87,13 @@ constexpr std::uint32_t with_stalled = 1;
 
 void wait_until_stalled(const flows& stalled) {
   auto until = clock::now() + stall_within;
+  int same = 0; // one look is not enough: beside so many others its turn may be late
   for (std::uint64_t before = 0;;) {
     std::this_thread::sleep_for(glance);
     stalled.check();
     auto now = stalled.offered();
-    if (now > 0 && now == before)
+    same = now == before ? same + 1 : 0;
+    if (now > 0 && same == looks)
       return;
     if (clock::now() > until)
       throw bench_error("the stream to a sink that takes nothing did not stop");

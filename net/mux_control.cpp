@@ -362,11 +362,8 @@ void mux::state::on_unfunded(session& s, const say::unfunded& u) {
 void mux::state::apply_link() {
   if (in_.ping != 0)
     pong_due_ = in_.ping;
-  if (in_.pong != 0 && in_.pong == ping_nonce_ && ping_said_at_ != time_point::max()) {
-    auto sample = now_ - ping_said_at_;
-    round_trip_ = round_trip_ == duration{0} ? sample : (round_trip_ * 7 + sample) / 8;
-    ping_said_at_ = time_point::max();
-  }
+  if (auto sample = in_.pong != 0 ? pace_.answered(in_.pong, now_) : std::nullopt)
+    round_trip_ = round_trip_ == duration{0} ? *sample : (round_trip_ * 7 + *sample) / 8;
   if (in_.goaway && !std::exchange(goaway_came_, true))
     happened(event::type::going_away, nullptr).why = because(
         or_else(in_.goaway->reason, errc::going_away), outcome::not_executed, from_peer(in_.goaway->text));

@@ -27,8 +27,17 @@ void for_each_part(const outgoing& m, uint32_t from, uint32_t n, F f) {
 }
 } // namespace
 
+/// One lasts a millisecond at most, where it is known how fast the link is.
+uint32_t mux::state::fragment_now() const {
+  if (pace_.rate() == 0)
+    return fragment_bytes_;
+  auto in_time = std::max<uint64_t>(pace_.rate() / 1000, fragment_bytes_min) / 8 * 8;
+  return static_cast<uint32_t>(std::min<uint64_t>(in_time, fragment_bytes_));
+}
+
 uint64_t mux::state::whole_bytes_max() const {
-  return std::min<uint64_t>(fragment_bytes_ + fragment_bytes_ / 4, peer_.frame_bytes_max);
+  auto fragment = fragment_now();
+  return std::min<uint64_t>(fragment + fragment / 4, peer_.frame_bytes_max);
 }
 
 frame_header mux::state::header_for(session& s, lane in_lane, const session::queued& head, uint32_t length) {
@@ -145,7 +154,7 @@ uint64_t mux::state::send_fragment(session& s, lane in_lane, session::queued& he
   auto& m = head.message;
   auto first = head.sent_bytes == 0;
   auto left = m.body_bytes - head.sent_bytes;
-  auto slice = std::min(fragment_bytes_, (peer_.frame_bytes_max - fragment_prefix_bytes) / 8 * 8);
+  auto slice = std::min(fragment_now(), (peer_.frame_bytes_max - fragment_prefix_bytes) / 8 * 8);
   if (first || left > whole_bytes_max())
     slice = std::min(slice, left);
   else

@@ -103,7 +103,7 @@ void mux::state::pack_link(size_t& left) {
     goaway_said_ = true;
   }
   if (ping_due_ != 0)
-    ping_said_at_ = now_;
+    pace_.mark(ping_due_, now_);
   out_.ping = std::exchange(ping_due_, 0);
   out_.pong = std::exchange(pong_due_, 0);
   if (fin_due())

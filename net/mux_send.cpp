@@ -17,7 +17,8 @@ const std::array<std::byte, preamble_bytes> preamble = [] {
 // ---- the flight: what was handed over and not yet written
 
 bool mux::state::wants_write() const {
-  return !flight_.empty() || control_waits() || (!down_ && !schedule_.empty());
+  return !flight_.empty() || control_waits() ||
+         (!down_ && (!schedule_.empty(pace_.is_open()) || pace_.wants_mark()));
 }
 
 size_t mux::state::gather(std::span<iovec> to, time_point now) {
@@ -114,12 +115,22 @@ void mux::state::activate_all(session& s) {
   activate(s, lane::bulk);
 }
 
+/// A ping behind the bulk that was handed over: its answer says that the peer has read it.
+void mux::state::mark_if_due() {
+  if (!pace_.wants_mark())
+    return;
+  ping_due_ = ++ping_nonce_;
+  pack_control();
+}
+
 void mux::state::fill_flight(size_t entries_max) {
+  mark_if_due();
   while (flight_bytes_ < flight_bytes_max && flight_.size() < entries_max) {
-    auto* m = schedule_.next();
+    auto* m = schedule_.next(pace_.is_open());
     if (!m)
       return;
     serve(*static_cast<session*>(m->owner), *m, entries_max);
+    mark_if_due();
   }
 }
 
@@ -131,6 +142,11 @@ void mux::state::serve(session& s, schedule::member& m, size_t entries_max) {
     auto n = hand_over(s, m.in_lane);
     sent += n;
     more = n != 0;
+    if (m.in_lane == lane::bulk) {
+      pace_.sent(n);
+      if (more && (!pace_.is_open() || pace_.wants_mark()))
+        break;
+    }
   }
   schedule_.sent(m, sent, more);
 }

@@ -3,6 +3,7 @@
 
 #include "net/control.hpp"
 #include "net/mux.hpp"
+#include "net/pace.hpp"
 #include "net/ring.hpp"
 #include "net/schedule.hpp"
 #include "net/session_table.hpp"
@@ -16,6 +17,8 @@ constexpr uint64_t reclaim_floor_messages = tuner::floor_messages;
 constexpr uint64_t reply_room_bytes_min = 1280;
 /// One flight to the socket.
 constexpr size_t flight_bytes_max = 256 << 10;
+/// No slice is made shorter because the link is slow.
+constexpr uint64_t fragment_bytes_min = 4 << 10;
 /// Credit that came back and is too little for a grant of its own leaves after this long; other waits are
 /// looked at as often.
 constexpr duration short_wait = std::chrono::milliseconds{10};
@@ -155,6 +158,7 @@ struct mux::state {
   size_t emit(std::span<iovec> to) const;
   void fly(slab_ref memory, const std::byte* at, size_t size, uint64_t ledger = 0);
   void fly_whole(outgoing m, uint64_t ledger);
+  void mark_if_due();
   void fill_flight(size_t entries_max);
   void serve(session& s, schedule::member& m, size_t entries_max);
   void activate(session& s, lane in_lane);
@@ -182,6 +186,7 @@ struct mux::state {
   void mark_sending(session& s, lane in_lane, uint32_t call);
   void after_last(session& s, lane in_lane, uint32_t call);
   uint64_t whole_bytes_max() const;
+  uint32_t fragment_now() const;
 
   // ---- mux_say.cpp: control out
   void say(session& s, uint32_t words);
@@ -272,6 +277,7 @@ struct mux::state {
   ring<piece> flight_;
   size_t flight_bytes_ = 0, flight_offset_ = 0; // offset: of the first piece, written already
   schedule schedule_;
+  pace pace_;
   slab_ref scratch_;
   uint64_t queued_ledger_ = 0, flight_ledger_ = 0;
   bool preamble_due_ = true, hello_due_ = true;
@@ -279,7 +285,7 @@ struct mux::state {
 
   // ---- time
   uint64_t ping_nonce_ = 0, ping_due_ = 0, pong_due_ = 0;
-  time_point ping_at_, ping_said_at_ = time_point::max(), last_received_;
+  time_point ping_at_, last_received_;
   duration round_trip_{0};
   time_point session_timer_at_ = time_point::max(), last_tick_;
   std::vector<uint32_t> expired_;

@@ -16,7 +16,7 @@ void mux::state::tick(time_point now) {
     return fail(errc::peer_silent, "not a byte for too long");
   if (hello_came_ && now >= ping_at_) {
     ping_at_ = now + options_.ping_interval;
-    if (ping_said_at_ == time_point::max())
+    if (!pace_.has_mark())
       ping_due_ = ++ping_nonce_; // else the last one is still under way
   }
   if (now >= session_timer_at_)

@@ -29,18 +29,19 @@ void schedule::clear() {
 }
 
 /// The first lane that is behind its share, else the one of highest rank that has somebody waiting.
-size_t schedule::choose() const {
-  for (size_t i = lanes; i-- > 1;)
+size_t schedule::choose(size_t among) const {
+  for (size_t i = among; i-- > 1;)
     if (!lines_[i].empty() && behind_[i] > 0)
       return i;
-  for (size_t i = 0; i < lanes; ++i)
+  for (size_t i = 0; i < among; ++i)
     if (!lines_[i].empty())
       return i;
   return lanes;
 }
 
-schedule::member* schedule::next() {
-  auto chosen = choose();
+schedule::member* schedule::next(bool bulk_too) {
+  static_assert(static_cast<size_t>(lane::bulk) == lanes - 1);
+  auto chosen = choose(bulk_too ? lanes : lanes - 1);
   if (chosen == lanes)
     return nullptr;
   auto& members = line(chosen);

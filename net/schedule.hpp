@@ -25,10 +25,11 @@ public:
   void remove(member& m);
   /// Removes all: one by one each would look through those that are left.
   void clear();
-  bool empty() const { return waiting_ == 0; }
+  /// Nobody waits; without `bulk_too` those of the bulk lane do not count.
+  bool empty(bool bulk_too) const { return waiting_ == (bulk_too ? 0 : lines_[lanes - 1].size()); }
   /// Whose turn it is; its deficit is positive. nullptr: nobody waits. The same again until `sent` or
-  /// `remove`.
-  member* next();
+  /// `remove`. Without `bulk_too` the bulk lane is passed over.
+  member* next(bool bulk_too = true);
   /// What `m` = next() did with its turn: `bytes` sent; `more`: it has something left that may be sent now.
   void sent(member& m, uint64_t bytes, bool more);
 
@@ -39,7 +40,7 @@ public:
   static constexpr std::array<int64_t, lanes> share{1, 4, 20};
 
 private:
-  size_t choose() const;
+  size_t choose(size_t among) const;
   ring<member*>& line(size_t i) { return lines_[i]; }
 
   std::array<ring<member*>, lanes> lines_;

@@ -13,7 +13,15 @@
 #define MESSAGES 3        /* to be sent, costing 1, 2, 1, 2, ... */
 #endif
 #ifndef RATION
-#define RATION 3          /* W at the start, and the budget */
+#define RATION 3          /* W at the start */
+#endif
+#ifndef CHANGES
+#define CHANGES 0         /* of W: it grows, shrinks or is reclaimed between FLOOR and MOST */
+#endif
+#if CHANGES
+#define MOST (RATION + 1) /* the budget */
+#else
+#define MOST RATION
 #endif
 #define FLOOR 2           /* what a reclaim leaves: any one message */
 #define FLIGHT 2          /* data frames under way in `up` */
@@ -67,7 +75,7 @@ bool closed_due;
  * keeps its W charged. Recomputed where the receiver recomputes it, not where it happens to be true. */
 byte charged = RATION;
 
-byte mischief = MISCHIEF, cuts = CUTS, reclaims = RECLAIMS;
+byte mischief = MISCHIEF, cuts = CUTS, reclaims = RECLAIMS, changes = CHANGES;
 bool may_abort_out = ABORTS, may_abort_in = ABORTS;
 
 #define all_over (s == over && (r == finished || r == buried) && x.consumed == x.received && !closed_due)
@@ -77,7 +85,7 @@ inline check() {
   assert(x.consumed <= x.received && x.received <= x.granted);                            /* S1 */
   assert(s != sending || (x.sent <= x.limit && (r_lost || x.sent <= x.granted)));         /* S2 */
   assert(s != sending || x.settled || r_lost || x.limit <= x.granted);                    /* S2 */
-  assert(liability(x) <= charged && charged <= RATION);                                   /* S3 */
+  assert(liability(x) <= charged && charged <= MOST);                                     /* S3 */
   assert(x.received - x.consumed <= charged)                                              /* S3 */
 }
 
@@ -281,7 +289,7 @@ end:
   do
 #ifdef LIVENESS
   /* From now on there is peace. Without it weak fairness would promise that all that may go wrong does. */
-  :: atomic { mischief = 0; cuts = 0; reclaims = 0; may_abort_out = false; may_abort_in = false; break }
+  :: atomic { mischief = 0; cuts = 0; reclaims = 0; changes = 0; may_abort_out = false; may_abort_in = false; break }
 #endif
   /* words */
   :: atomic { mischief > 0 && nempty(grants) -> grants?e, to, has; mischief--;             /* lost */
@@ -293,6 +301,15 @@ end:
   :: atomic { mischief > 0 && nempty(blockeds) -> blockeds?_; mischief-- }                 /* lost */
   /* the link */
   :: atomic { cuts > 0 && !all_over -> cuts--; cut(); check() }
+  /* the receiver's affair: what it pays for before it grants it. Shrinking takes nothing back by itself */
+  :: atomic { changes > 0 && r == receiving && ration < MOST -> changes--;
+       ration++;
+#ifndef MUTATE_GROWS_UNPAID
+       charged = highest(charged, ration);
+#endif
+       check() }
+  :: atomic { changes > 0 && r == receiving && ration > FLOOR -> changes--;
+       ration--; recharge(); check() }
   /* the users */
   :: atomic { reclaims > 0 && may_talk && may_reclaim(x) && nfull(down) -> reclaims--;
        ration = lowest(ration, FLOOR);

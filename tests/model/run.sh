@@ -111,7 +111,15 @@ if [[ $size == small ]]; then
   holds L2_reclaim_ends -DABORTS=0 -DMISCHIEF=1
   holds L3_abort_settles -DRECLAIMS=0 -DMISCHIEF=0
   holds L4_all_ends -DABORTS=0 -DRECLAIMS=0 -DMISCHIEF=1
+  # W changes, too
+  holds "$safety" -DCHANGES=1 -DCUTS=0 -DMISCHIEF=0
+  holds "$safety" -DCHANGES=1 -DABORTS=0 -DMISCHIEF=0
+  holds "$safety" -DCHANGES=2 -DABORTS=0 -DCUTS=0 -DMISCHIEF=1
+  holds L1_blocked_sends -DCHANGES=1 -DABORTS=0 -DCUTS=0 -DMISCHIEF=1
+  holds L2_reclaim_ends -DCHANGES=2 -DABORTS=0 -DCUTS=0 -DMISCHIEF=0
+  holds L4_all_ends -DCHANGES=1 -DABORTS=0 -DRECLAIMS=0 -DMISCHIEF=0
 else
+  holds "$safety" -DCHANGES=1 -DMISCHIEF=1
   holds "$safety" -DMISCHIEF=2
   holds "$safety" -DMESSAGES=4 -DMISCHIEF=1
   for property in L1_blocked_sends L2_reclaim_ends L3_abort_settles L4_all_ends; do
@@ -127,4 +135,5 @@ fails S2 RECLAIM_IGNORES_SENT -DCUTS=0 -DABORTS=0 -DMISCHIEF=0
 fails S3 ABORT_FREES -DCUTS=0 -DRECLAIMS=0 -DMISCHIEF=0
 fails S2 OLD_EPOCHS -DCUTS=0 -DABORTS=0
 fails S4 RESUME_FROM_SENT -DABORTS=0 -DRECLAIMS=0 -DMISCHIEF=0
+fails S3 GROWS_UNPAID -DCHANGES=1 -DABORTS=0 -DRECLAIMS=0 -DCUTS=0 -DMISCHIEF=0
 exit $failed

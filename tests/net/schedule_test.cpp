@@ -84,7 +84,7 @@ TEST(Schedule, WhoHasNothingLeftLeaves) {
   auto& a = l.add(lane::normal, 10);
   auto* m = l.s.next();
   l.s.sent(*m, 10, false);
-  EXPECT_TRUE(l.s.empty());
+  EXPECT_TRUE(l.s.empty(true));
   EXPECT_FALSE(a.m.waiting);
   EXPECT_EQ(l.s.next(), nullptr);
 }
@@ -98,7 +98,7 @@ TEST(Schedule, RemovingOneKeepsTheOthersOrder) {
   l.s.sent(*l.s.next(), 10, false);
   EXPECT_EQ(l.s.next(), &c.m);
   l.s.remove(a.m); // not there any more: nothing happens
-  EXPECT_FALSE(l.s.empty());
+  EXPECT_FALSE(l.s.empty(true));
 }
 
 RC_GTEST_PROP(Schedule, AllOfOneLaneGetTheSame, ()) {
