@@ -303,7 +303,7 @@ void world::flow() {
     part();
     if (!moved)
       return;
-    if (i > 4'000'000)
+    if (i > 40'000'000) // megabytes pass through pipes that take a byte at a time
       throw broken{"it never comes to rest"};
   }
 }
