@@ -55,7 +55,7 @@ void credit_manager::borrow_ahead() {
 
 /// From what is idle to those who grow.
 void credit_manager::look_for_idle() {
-  if (loop_.rations.how != rationing::kind::tuned)
+  if (loop_.limits_now.rations.how != rationing::kind::tuned)
     return;
   auto scarce = !inbound_.can_spare(0);
   for (auto* s : loop_.sessions)

@@ -49,8 +49,8 @@ caf::behavior link::make_behavior() {
     return {};
   }
   auto options = env_->link;
-  if (loop_.fragment_bytes != 0)
-    options.fragment_bytes = loop_.fragment_bytes;
+  if (loop_.limits_now.fragment_bytes != 0)
+    options.fragment_bytes = loop_.limits_now.fragment_bytes;
   mux_ = std::make_unique<net::mux>(std::move(options), side_, loop_.inbound(), loop_.outbound(),
                                     loop_.read_slabs(), loop_.now());
   made_at_ = loop_.now();
@@ -288,7 +288,7 @@ failure link::open(session& s) {
   net::open_request r{s.to().service, s.to().interface, s.to().stream, 0, {0, 0, 4}};
   if (s.to().rows != 0) {
     r.replies_in = loop_.first_ration();
-    r.replies_range = loop_.rations.range(false);
+    r.replies_range = loop_.limits_now.rations.range(false);
   }
   auto* protocol = mux_->open(r, why);
   if (!protocol)
@@ -366,7 +366,7 @@ void link::on_found(found_service& f) {
 /// False: the budget cannot fund it.
 bool link::accept(net::session& s, const found_service& f) {
   auto ration = loop_.first_ration();
-  auto range = f.ration_bytes ? net::ration_range{} : loop_.rations.range(f.dealt);
+  auto range = f.ration_bytes ? net::ration_range{} : loop_.limits_now.rations.range(f.dealt);
   if (f.ration_bytes)
     ration.bytes = f.ration_bytes;
   ration.messages = std::min(ration.messages, f.ration_messages);

@@ -23,7 +23,7 @@ local_conversation::local_conversation(session& s, const found_service& f, uint6
     : session_(s),
       port_{caf::actor_cast<caf::strong_actor_ptr>(f.service), f.allowance, {}, 0, reader},
       ration_(s.loop_.first_ration()),
-      tuner_(f.ration_bytes ? net::ration_range{} : s.loop_.rations.range(f.dealt)) {
+      tuner_(f.ration_bytes ? net::ration_range{} : s.loop_.limits_now.rations.range(f.dealt)) {
   if (f.ration_bytes)
     ration_.bytes = f.ration_bytes;
   ration_.messages = std::min(ration_.messages, f.ration_messages);
@@ -38,6 +38,7 @@ local_conversation::~local_conversation() {
 
 failure local_conversation::start() {
   funded_ = session_.loop_.inbound().take(net::charge::session, ration_.bytes);
+  charged_bytes_ = ration_.bytes;
   if (!funded_)
     return {
         errc::no_budget, outcome::not_executed,
@@ -250,32 +251,52 @@ void local_conversation::resumed(uint64_t cost) {
   waited_ = false;
   tuner_.arrives(sent_, cost, true);
   auto back = session_.account_->peek();
-  set_ration(tuner_.grown(ration_.bytes, consumed_.plus(back.bytes, back.messages), limit()));
+  auto bytes = tuner_.grown(ration_, consumed_.plus(back.bytes, back.messages), limit());
+  if (bytes > ration_.bytes && session_.loop_.inbound().can_spare(bytes - ration_.bytes))
+    set_ration(bytes);
 }
 
 void local_conversation::set_ration(uint64_t bytes) {
-  auto& budget = session_.loop_.inbound();
-  auto now = ration_.bytes;
-  auto more = bytes > now ? bytes - now : 0;
-  if (bytes == now || (more != 0 && (!budget.can_spare(more) || !budget.take(net::charge::session, more))))
+  auto more = bytes > charged_bytes_ ? bytes - charged_bytes_ : 0;
+  if (!session_.loop_.inbound().take(net::charge::session, more))
     return;
-  if (bytes < now)
-    budget.give(net::charge::session, now - bytes);
+  charged_bytes_ += more;
   ration_ = {bytes, tuner_.messages_for(bytes, ration_.messages), ration_.grant_at};
+  recharge();
   publish();
+}
+
+/// Gives back what a ration that became smaller has left of what is under way.
+void local_conversation::recharge() {
+  auto under_way = sent_.bytes - consumed_.bytes;
+  under_way -= std::min(under_way, large_bytes_);
+  auto less = charged_bytes_ - std::max(ration_.bytes, under_way);
+  if (less != 0)
+    session_.loop_.inbound().give(net::charge::session, less);
+  charged_bytes_ -= less;
 }
 
 void local_conversation::change_ration(const net::ration_options& to, const net::ration_range& range) {
   tuner_ = net::tuner{range};
-  set_ration(std::max(to.bytes, sent_.bytes - consumed_.bytes));
   ration_.messages = to.messages;
-  publish();
+  set_ration(to.bytes);
   session_.account_->wake_at_share_of(ration_);
+  collect(session_.account_->take()); // what waits may go
+}
+
+void local_conversation::shrink() {
+  auto waiting = sent_.bytes - consumed_.bytes;
+  auto bytes = tuner_.shrunk(ration_.bytes, consumed_.bytes, waiting, session_.loop_.now(), {});
+  if (bytes < ration_.bytes)
+    set_ration(bytes);
 }
 
 bool local_conversation::give_idle_ration() {
   auto first = session_.loop_.first_ration().bytes;
-  if (tuner_.is_fixed() || sent_ != consumed_ || ration_.bytes <= first)
+  if (tuner_.is_fixed() || ration_.bytes <= first || closing_ || !queue_.empty())
+    return false;
+  collect(session_.account_->take()); // a quarter of it may be there
+  if (sent_ != consumed_)
     return false;
   set_ration(first);
   session_.account_->wake_at_share_of(ration_);
@@ -288,6 +309,9 @@ void local_conversation::collect(const account::returned& r) {
     session_.stalled_since_ = sent_ == consumed_ ? net::time_point{} : session_.loop_.now();
   if (sent_ == consumed_ && large_bytes_)
     session_.loop_.inbound().give(net::charge::large, std::exchange(large_bytes_, 0));
+  if (r.bytes)
+    shrink();
+  recharge();
   if (r.reply_bytes)
     session_.loop_.inbound().give(net::charge::reply_room, r.reply_bytes);
   waited_ = waited_ || !queue_.empty();
@@ -372,7 +396,7 @@ void local_conversation::end(const failure& why) {
     return;
   auto& budget = session_.loop_.inbound();
   budget.move(net::charge::large, net::charge::session, large_bytes_);
-  budget.give(net::charge::session, ration_.bytes + std::exchange(large_bytes_, 0) - held);
+  budget.give(net::charge::session, charged_bytes_ + std::exchange(large_bytes_, 0) - held);
 }
 
 } // namespace weir::actors

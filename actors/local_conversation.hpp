@@ -25,7 +25,7 @@ public:
   void note_wait() { waited_ = true; }
   /// Nothing has come for long: what its ration has grown by goes back. False: nothing was to be given.
   bool give_idle_ration();
-  /// Another ration from here on: not less than what is under way.
+  /// Another ration from here on; what is under way stays paid for until it comes back.
   void change_ration(const net::ration_options& to, const net::ration_range& range);
   void end_of_round() override;
 
@@ -55,7 +55,10 @@ private:
   void expire();
   void publish();
   void resumed(uint64_t cost);
+  /// It stays as it is when the budget cannot pay for it.
   void set_ration(uint64_t bytes);
+  void shrink();
+  void recharge();
   void enlist();
   void delist();
   void finish_if_done();
@@ -70,7 +73,8 @@ private:
   std::vector<uint32_t> free_;
   waiting_list queue_;
   size_t open_calls_ = 0;
-  uint64_t large_bytes_ = 0; // what one message takes beyond the ration
+  uint64_t charged_bytes_ = 0; // of the budget: the ration, or what is under way when it has become smaller
+  uint64_t large_bytes_ = 0;   // what one message takes beyond the ration
   net::loop::timer_id timer_ = 0;
   bool funded_ = false, closing_ = false, opened_ = false, finished_ = false, in_round_ = false,
        waited_ = false;

@@ -202,12 +202,13 @@ void loop::forget_watch(const caf::actor& service, session& s) {
     of->second.erase(&s);
 }
 
-void loop::tune(const rationing& r, uint32_t fragment, uint64_t budget_before, uint64_t budget_now) {
-  rations = r;
-  fragment_bytes = fragment;
-  inbound().change(budget_before, budget_now);
+void loop::tune(const limits& to) {
+  if (to.number < limits_now.number)
+    return;
+  inbound().change(limits_now.budget_bytes, to.budget_bytes);
+  limits_now = to;
   for (auto& [l, handle] : links)
-    l->protocol().set_fragment_bytes(fragment);
+    l->protocol().set_fragment_bytes(to.fragment_bytes);
   for (auto* s : in_order_of_birth(sessions)) // the first ones get what there is
     s->change_ration();
 }

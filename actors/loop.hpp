@@ -93,13 +93,19 @@ public:
   net::budget& inbound();
   net::outbound_ledger& outbound();
   const std::shared_ptr<credit_port>& port() { return port_; }
-  /// How its sessions get their rations. Loop only.
-  rationing rations;
-  uint32_t fragment_bytes = 0; ///< of its links; 0: as the environment says
-  /// Changes both, and the loop's part of the budget, at once for all that is there.
-  void tune(const rationing& r, uint32_t fragment, uint64_t budget_before, uint64_t budget_now);
+  /// What `node::tune` may change.
+  struct limits {
+    rationing rations;
+    uint32_t fragment_bytes = 0; ///< of its links; 0: as the environment says
+    uint64_t budget_bytes = 0;   ///< its part of the node's, whatever it has lent or borrowed
+    uint64_t number = 0;         ///< later ones have a higher one
+  };
+  /// How its sessions get their rations, among others. Loop only.
+  limits limits_now;
+  /// At once for all that is there; what was overtaken by later ones changes nothing.
+  void tune(const limits& to);
   /// What one gets at first.
-  net::ration_options first_ration() { return rations.first(inbound()); }
+  net::ration_options first_ration() { return limits_now.rations.first(inbound()); }
   /// What its sessions may keep to be sent, all together.
   const std::shared_ptr<outbound_room>& room() const { return room_; }
   /// A producer on `s` wants to build a message of about so many bytes and found no room: `s` is told in its

@@ -15,7 +15,7 @@ void session::change_ration() {
   if (!receives || own_ration_)
     return;
   auto to = loop_.first_ration();
-  auto range = loop_.rations.range(dealt_messages_ != 0);
+  auto range = loop_.limits_now.rations.range(dealt_messages_ != 0);
   if (dealt_messages_ != 0)
     to.messages = std::min(to.messages, dealt_messages_);
   if (local_)
@@ -68,6 +68,7 @@ void session::look_if_idle(net::duration after) {
   if (!remote) {
     local_->give_idle_ration();
   } else if (protocol_->in().options().bytes > net::tuner::floor_bytes) {
+    collect(); // or a quarter of it would stay owed
     link_->protocol().reclaim(*protocol_);
     update_wake();
     link_->touch();

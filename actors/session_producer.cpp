@@ -43,7 +43,7 @@ void session::wake_producer() {
   if (!producer_ || !gate_->wanted() || !gate_->has_much_room() || !has_credit() || !gate_->take_wanted())
     return;
   ++told_;
-  if (local_)
+  if (local_ && local_->sent().messages != 0) // else it has waited for the stream to begin
     local_->note_wait();
   press_after_ = pressed_ ? std::max(press_after_ / 2, press_soonest) : press_latest;
   if (std::exchange(pressed_, false))

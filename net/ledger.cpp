@@ -64,6 +64,21 @@ uint64_t budget::shrink(uint64_t bytes) {
   return given;
 }
 
+void budget::grow(uint64_t bytes) {
+  auto due = std::min(overdue_, bytes);
+  overdue_ -= due;
+  options_.bytes += bytes - due;
+}
+
+void budget::change(uint64_t before, uint64_t after) {
+  if (after >= before)
+    return grow(after - before);
+  auto less = before - after;
+  auto now = std::min(less, pool_bytes());
+  options_.bytes -= now;
+  overdue_ += less - now;
+}
+
 void budget::refill_reserve() {
   if (lent_[0] == 0 && lent_[1] == 0)
     return;

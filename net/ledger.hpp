@@ -53,13 +53,11 @@ public:
   /// Gives up to `bytes` of what is free to another loop's ledger, which grows by it: the sum of both stays.
   /// What was given up.
   uint64_t shrink(uint64_t bytes);
-  void grow(uint64_t bytes) { options_.bytes += bytes; }
-  /// Its part of a budget that was changed from `before` to `after`. What is owed already is not taken back,
-  /// but nothing new is until it fits.
-  void change(uint64_t before, uint64_t after) {
-    options_.bytes = std::max(options_.reserve_bytes,
-                              after + options_.bytes - std::min(options_.bytes, before));
-  }
+  void grow(uint64_t bytes);
+  /// Its part of a budget was changed from `before` to `after`, whatever it has lent or borrowed. What is
+  /// owed already is not taken back, but nothing new is until it fits. It keeps its reserve; what it should
+  /// have given up of that goes when it grows.
+  void change(uint64_t before, uint64_t after);
 
   uint64_t charged(charge c) const { return charged_[static_cast<size_t>(c)]; }
   /// Everything owed now, the reserve included.
@@ -81,6 +79,7 @@ private:
   std::array<uint64_t, charges> charged_{};
   std::array<uint64_t, 2> lent_{}; // by each half of the reserve
   uint64_t pinned_ = 0, refused_ = 0;
+  uint64_t overdue_ = 0; // given up by `change`, and still in the reserve
 };
 
 /// The outbound ledger of one loop: bytes kept for others (queued, in writev). Lends nothing to the inbound

@@ -87,8 +87,11 @@ bool mux::state::change_ration(session& s, const ration_options& to, const ratio
   s.tuner_ = tuner{range};
   if (!set_ration(s, to.bytes, to.messages))
     return false;
-  auto worth_it = s.in_.granted().bytes - s.in_.received().bytes > reclaim_floor_bytes;
-  if (worth_it && s.in_.liability() > to.bytes && s.established_ && !s.close_came_ && !s.in_.is_reclaiming())
+  position granted = s.in_.granted(), received = s.in_.received(), consumed = s.in_.consumed();
+  auto bytes = granted.bytes - received.bytes > reclaim_floor_bytes && s.in_.liability() > to.bytes;
+  auto messages = granted.messages - received.messages > reclaim_floor_messages &&
+                  granted.messages - consumed.messages > to.messages;
+  if ((bytes || messages) && s.established_ && !s.close_came_ && !s.in_.is_reclaiming())
     ask_back(s);
   return true;
 }
@@ -101,7 +104,7 @@ bool mux::state::may_grow_by(uint64_t bytes) const {
 void mux::state::tune(session& s) {
   if (!s.live() || s.close_came_ || s.in_.is_reclaiming())
     return;
-  auto bytes = s.tuner_.grown(s.in_.options().bytes, s.in_.consumed(), s.in_.granted());
+  auto bytes = s.tuner_.grown(s.in_.options(), s.in_.consumed(), s.in_.granted());
   if (bytes <= s.in_.options().bytes)
     return;
   if (bytes <= s.charged_session_ || may_grow_by(bytes - s.charged_session_))

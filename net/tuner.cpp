@@ -4,14 +4,18 @@ namespace weir::net {
 
 /// Doubles once per grant that its sender had to wait for: a frame that an earlier growth will have paid for,
 /// but which waited before that was said, proves nothing.
-uint64_t tuner::grown(uint64_t bytes, const position& consumed, const position& granted) {
+uint64_t tuner::grown(const ration_options& now, const position& consumed, const position& granted) {
+  auto bytes = now.bytes;
   if (is_fixed() || !std::exchange(waited_, false))
     return bytes;
   auto starved = before_.within(consumed);
   if (!starved || with_.within(grown_at_))
     return bytes;
   grown_at_ = granted;
-  return std::max(bytes, std::min(2 * std::max(bytes, largest_), range_.ceiling_bytes));
+  auto most = range_.ceiling_bytes;
+  if (!range_.messages_too && largest_ != 0 && now.messages < most / largest_)
+    most = now.messages * largest_;
+  return std::max(bytes, std::min(2 * std::max(bytes, largest_), most));
 }
 
 uint64_t tuner::shrunk(uint64_t bytes, uint64_t consumed, uint64_t waiting, time_point now,

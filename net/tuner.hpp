@@ -26,8 +26,9 @@ public:
     if (waited)
       waited_ = true, before_ = before, with_ = before.plus(cost, 1);
   }
-  /// The ration after that frame, now `bytes`: everything that came back before it is in `consumed`.
-  uint64_t grown(uint64_t bytes, const position& consumed, const position& granted);
+  /// The bytes of the ration after that frame, as it is `now`: everything that came back before it is in
+  /// `consumed`. Where the messages stay as they are, no more than so many messages need.
+  uint64_t grown(const ration_options& now, const position& consumed, const position& granted);
   /// The ration after something came back, now `bytes`. `waiting`: what came and has not come back.
   uint64_t shrunk(uint64_t bytes, uint64_t consumed, uint64_t waiting, time_point now, duration round_trip);
   /// What goes with a ration of so many bytes, where `messages` go with it now.

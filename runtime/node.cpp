@@ -130,7 +130,8 @@ struct node::state {
   std::vector<std::shared_ptr<actors::loop>> loops;
   std::vector<caf::actor_addr> spawned;
   caf::actor dispatcher;
-  mutable std::mutex mutex; // what follows
+  mutable std::mutex mutex; // what follows, and what `tune` changes of the options
+  uint64_t tunings = 0;
   std::vector<caf::actor> acceptors;
   std::vector<std::string> addresses;
   std::vector<net::uri> peers;
@@ -155,7 +156,6 @@ struct node::state {
                                       // then makes the actor that calls it has both on one loop
   std::atomic<bool> stopped{false};   // or about to
   std::mutex stopping;                // held while it stops: a second caller waits
-  std::mutex tuning;                  // held while limits are changed
 };
 
 node::node(caf::actor_system& sys, const config& cfg) : node(sys, cfg.options()) {}
@@ -180,7 +180,7 @@ node::node(caf::actor_system& sys, node_options o, detail::ground* g)
     s.loops.push_back(
         std::make_shared<actors::loop>(sys, on, share, s.options.outbound_bytes / s.options.io_threads));
     s.env->loops.push_back(s.loops.back());
-    s.loops.back()->rations = s.env->rations;
+    s.loops.back()->limits_now = {s.env->rations, 0, s.options.budget_bytes / s.options.io_threads};
     if (s.options.slow_handler.count() > 0 && !on.virtual_time)
       s.loops.back()->report_slow(s.options.slow_handler, [log = s.env->log, limit = s.options.slow_handler](
                                                               std::string_view who, net::duration took) {
@@ -434,26 +434,29 @@ node_options node::options() const {
 
 result<void> node::tune(const tuning& t) {
   auto& s = *state_;
-  std::lock_guard one{s.tuning};
-  auto before = options(), now = before;
-  if (t.ration) {
-    now.ration = *t.ration;
-    now.ration_messages = 0; // as it goes with that
-  }
-  now.ration_messages = t.ration_messages.value_or(now.ration_messages);
-  now.budget_bytes = t.budget_bytes.value_or(now.budget_bytes);
-  now.fragment = t.fragment.value_or(now.fragment);
-  if (auto ok = validate(now); !ok)
-    return ok.error();
+  actors::loop::limits to;
   {
     std::lock_guard guard{s.mutex};
-    s.options = now;
+    auto now = s.options;
+    if (t.ration) {
+      now.ration = *t.ration;
+      now.ration_messages = 0; // as it goes with that
+    }
+    now.ration_messages = t.ration_messages.value_or(now.ration_messages);
+    now.budget_bytes = t.budget_bytes.value_or(now.budget_bytes);
+    now.fragment = t.fragment.value_or(now.fragment);
+    if (auto ok = validate(now); !ok)
+      return ok.error();
+    s.options.ration = now.ration; // others read the other options without the lock
+    s.options.ration_messages = now.ration_messages;
+    s.options.budget_bytes = now.budget_bytes;
+    s.options.fragment = now.fragment;
+    to = {rations_of(now), now.fragment, now.budget_bytes / now.io_threads, ++s.tunings};
   }
   auto may_wait = s.may_wait();
-  for (auto& l : s.loops) {
-    auto change = [raw = l.get(), r = rations_of(now), fragment = now.fragment, n = now.io_threads,
-                   was = before.budget_bytes, is = now.budget_bytes] {
-      raw->tune(r, fragment, was / n, is / n);
+  for (auto& l : s.loops) { // the lock is free again: one of them may be in here, too
+    auto change = [raw = l.get(), to] {
+      raw->tune(to);
       return 0;
     };
     if (may_wait || l->here())

@@ -89,6 +89,32 @@ TEST(Budget, LendsToAnotherLoopOnlyWhatIsFree) {
   EXPECT_EQ(lender.options().bytes + borrower.options().bytes, 2 * small.bytes);
 }
 
+TEST(Budget, WhatIsTakenFromItOrGivenToItCountsBesideWhatWasLent) {
+  budget lender{small}, borrower{small};
+  borrower.grow(lender.shrink(500));
+  lender.change(1000, 700);
+  borrower.change(1000, 700);
+  EXPECT_EQ(lender.options().bytes, 200u) << "its reserve";
+  EXPECT_EQ(borrower.options().bytes, 1200u);
+  lender.change(700, 600);
+  EXPECT_EQ(lender.options().bytes, 200u) << "there is no more to take";
+  EXPECT_EQ(lender.free_bytes(), 0u);
+  lender.grow(borrower.shrink(500));
+  EXPECT_EQ(lender.options().bytes, 600u) << "what it still had to give up is gone with that";
+  borrower.change(700, 1000);
+  EXPECT_EQ(borrower.options().bytes, 1000u);
+}
+
+TEST(Budget, OwesNoNewThingWhileItOwesMoreThanItHas) {
+  budget b{small};
+  ASSERT_TRUE(b.take(charge::session, 700));
+  b.change(1000, 600);
+  EXPECT_EQ(b.free_bytes(), 0u);
+  EXPECT_FALSE(b.take(charge::session, 1));
+  b.give(charge::session, 400);
+  EXPECT_EQ(b.free_bytes(), 100u);
+}
+
 TEST(Budget, NamesItsCharges) {
   std::set<std::string_view> names;
   for (size_t i = 0; i < charges; ++i)

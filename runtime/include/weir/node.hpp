@@ -72,8 +72,9 @@ struct node_stats {
 
 /// What `node::tune` changes; what is not set stays as it is. As the fields of node_options with those names.
 struct tuning {
-  std::optional<uint64_t> ration, ration_messages, budget_bytes;
-  std::optional<uint32_t> fragment;
+  std::optional<uint64_t> ration = {}; ///< ration_messages goes with it, unless it is set here, too
+  std::optional<uint64_t> ration_messages = {}, budget_bytes = {};
+  std::optional<uint32_t> fragment = {};
 };
 
 /// Thrown by the constructor: an option is wrong, or an address cannot be listened on.
