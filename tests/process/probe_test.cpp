@@ -106,7 +106,9 @@ void expect_blocked_stream_on_both_sides(const std::string& option, double messa
               testing::ContainsRegex("sink .*stream .*opened .*" + to_uri + ".* service .*source"));
 }
 
-TEST(Probe, ShowsABlockedStreamOnBothSides) { expect_blocked_stream_on_both_sides("--ration-messages=8192", 100); }
+TEST(Probe, ShowsABlockedStreamOnBothSides) {
+  expect_blocked_stream_on_both_sides("--ration-messages=8192", 100);
+}
 
 // Its producer stops before it has a message too many, so the protocol says nothing.
 TEST(Probe, ShowsAStreamWhoseMessagesAreUsedUp) {
@@ -129,6 +131,47 @@ TEST(Probe, CountsReasonsAndSaysWhatTheNodeIs) {
                                          server.node().spawn<catcher>(std::make_shared<seen>()));
   EXPECT_EQ(mine.error().code, errc::bad_option);
   EXPECT_THAT(mine.error().text, HasSubstr("weir's own"));
+}
+
+TEST(Probe, M3_ShowsTheLimitsThatAreInForce) {
+  machine server{machine::listening()};
+  auto option = [&](const std::string& name) {
+    auto node = probe_of(server.address());
+    for (auto& o : node.at("options").as_array())
+      if (text(o.at("name")) == name)
+        return text(o.at("value"));
+    return std::string{};
+  };
+  EXPECT_EQ(option("ration"), "auto");
+  auto ok = server.node().tune(
+      {.ration = 64 << 10, .ration_messages = 77, .budget_bytes = 256 << 20, .fragment = 8 << 10});
+  ASSERT_TRUE(ok) << to_string(ok.error());
+  EXPECT_EQ(option("ration"), "64KiB");
+  EXPECT_EQ(option("ration-messages"), "77");
+  EXPECT_EQ(option("budget-bytes"), "256MiB");
+  EXPECT_EQ(option("fragment"), "8KiB");
+  ASSERT_TRUE(server.node().tune({.ration = infinite}));
+  EXPECT_EQ(option("ration"), "inf");
+  EXPECT_EQ(server.node().stats().budget, 256u << 20);
+}
+
+// Whoever waits for a loop must not keep the actors of that loop from doing the same.
+TEST(Probe, M3_LimitsMayBeChangedByThreadsAndActorsAtTheSameTime) {
+  auto o = machine::listening();
+  o.io_threads = 2;
+  machine server{o};
+  std::promise<void> done;
+  for (int i = 0; i < 200; ++i)
+    server.tell([&, i](hand&) {
+      EXPECT_TRUE(server.node().tune({.ration = 32 << 10}));
+      if (i == 199)
+        done.set_value();
+    });
+  for (int i = 0; i < 200; ++i)
+    EXPECT_TRUE(server.node().tune({.ration = 64 << 10}));
+  ASSERT_EQ(done.get_future().wait_for(process::patience), std::future_status::ready);
+  ASSERT_TRUE(server.node().tune({.ration = 48 << 10}));
+  EXPECT_EQ(server.node().options().ration, 48u << 10);
 }
 
 TEST(Probe, AnswersWhenTheBudgetIsUsedUp) {
