@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 using program::Echo;
 using program::echo_method;
 
-constexpr auto settle = 300ms;  // until what was under way has ended and its memory is back
+constexpr auto settle = 300ms; // until what was under way has ended and its memory is back
 constexpr auto step_limit = 120s;
 constexpr std::uint64_t warm_up_calls = 100; // so that pools and caches are as they will be
 
