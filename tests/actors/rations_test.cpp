@@ -1,5 +1,4 @@
 // Rations that size themselves, between nodes and within one.
-#include <deque>
 
 #include <gtest/gtest.h>
 
@@ -8,6 +7,7 @@
 
 #include "actors/session.hpp"
 #include "tests/support/conversation.hpp"
+#include "tests/support/keeper.hpp"
 
 namespace weir::test {
 namespace {
@@ -31,17 +31,6 @@ weir::task produce(customer& c, ref<Item> to, producing& p) {
   co_await weir::sleep_for(1h); // it stays open, idle
 }
 
-/// Keeps all that comes; the test takes the oldest away.
-class counter : public weir::sink<Item> {
-public:
-  using leases = std::deque<weir::held<Item>>;
-  counter(caf::actor_config& c, leases* l) : sink(c), leases_(l) {}
-  void on_message(weir::inlet<Item> from, Item::Reader) override { leases_->push_back(from.lease()); }
-
-private:
-  leases* leases_;
-};
-
 class Rations : public Conversation {
 protected:
   Rations() {
@@ -55,7 +44,7 @@ protected:
   void serve_shelf(uint64_t mailbox_messages = 0) {
     serve<Item>(server(), "shelf", spawn<shelf>(server(), &goods), mailbox_messages);
   }
-  void serve_counter() { serve<Item>(server(), "counter", spawn<counter>(server(), &leases)); }
+  void serve_keeper() { serve<Item>(server(), "keeper", spawn<keeper>(server(), &leases)); }
   caf::actor start(node_under_test& at, const ref<Item>& to, producing& how) {
     auto who = customer_at(at);
     tell(who, [to, &how](customer& c) { produce(c, to, how); });
@@ -96,7 +85,7 @@ protected:
   }
   void free_again() { server().budget().give(net::charge::held, std::exchange(held_, 0)); }
 
-  counter::leases leases;
+  keeper::leases leases;
   producing p;
 
 private:
@@ -119,9 +108,9 @@ TEST_F(Rations, OfAFastServiceFillTheirPath) {
 }
 
 TEST_F(Rations, OfASlowServiceShrinkToTheFloor) {
-  serve_counter();
+  serve_keeper();
   between().delay(20ms);
-  start(client(), lookup<Item>("counter"), p);
+  start(client(), lookup<Item>("keeper"), p);
   int n = 0;
   pass(4s, [&] {
     if (++n % 10 == 0 && !leases.empty()) // a hundred in a second
@@ -134,8 +123,8 @@ TEST_F(Rations, OfASlowServiceShrinkToTheFloor) {
 }
 
 TEST_F(Rations, OfAServiceThatTakesNothingStay) {
-  serve_counter();
-  start(client(), lookup<Item>("counter"), p);
+  serve_keeper();
+  start(client(), lookup<Item>("keeper"), p);
   pass(500ms);
   EXPECT_EQ(of_session().bytes, first);
   EXPECT_LE(owed(), first);
@@ -249,8 +238,8 @@ TEST_F(Rations, OfBlockingOutletsGrowToo) {
 }
 
 TEST_F(Rations, WithinANodeGrowAndAreGivenBack) {
-  serve_counter();
-  start(server(), lookup_here<Item>("counter"), p);
+  serve_keeper();
+  start(server(), lookup_here<Item>("keeper"), p);
   EXPECT_EQ(owed(), first);
   for (int i = 0; i < 20 && owed() <= 8 * first; ++i)
     pass(1ms, [&] { leases.clear(); }); // it is never behind
@@ -265,16 +254,16 @@ TEST_F(Rations, WithinANodeGrowAndAreGivenBack) {
 }
 
 TEST_F(Rations, WithinANodeStayWhereNothingIsTaken) {
-  serve_counter();
-  start(server(), lookup_here<Item>("counter"), p);
+  serve_keeper();
+  start(server(), lookup_here<Item>("keeper"), p);
   pass(500ms);
   EXPECT_EQ(owed(), first);
   leases.clear();
 }
 
 TEST_F(Rations, WithinANodeShrinkWhereTheServiceIsSlow) {
-  serve_counter();
-  start(server(), lookup_here<Item>("counter"), p);
+  serve_keeper();
+  start(server(), lookup_here<Item>("keeper"), p);
   int n = 0;
   pass(4s, [&] {
     if (++n % 10 == 0 && !leases.empty())

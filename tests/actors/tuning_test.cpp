@@ -9,6 +9,7 @@
 
 #include "actors/session.hpp"
 #include "tests/support/conversation.hpp"
+#include "tests/support/keeper.hpp"
 
 namespace weir::test {
 namespace {
@@ -16,16 +17,6 @@ namespace {
 using ::testing::HasSubstr;
 constexpr uint64_t kib = 1 << 10;
 constexpr unsigned item_bytes = 1000;
-
-class keeper : public weir::sink<Item> {
-public:
-  using leases = std::deque<weir::held<Item>>;
-  keeper(caf::actor_config& c, leases* l) : sink(c), leases_(l) {}
-  void on_message(weir::inlet<Item> from, Item::Reader) override { leases_->push_back(from.lease()); }
-
-private:
-  leases* leases_;
-};
 
 /// Sends so many items, more when that grows.
 struct work {
