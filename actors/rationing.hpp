@@ -27,12 +27,12 @@ struct rationing {
     if (how == kind::tuned) // many sessions begin with little, so that all of them can begin
       r.bytes = from.free_bytes() >= from.pool_bytes() / 2 ? net::tuner::start_bytes
                                                            : net::tuner::floor_bytes;
-    if (how == kind::infinite)
+    if (how == kind::infinite) {
       r.bytes = std::max(bytes, from.free_bytes() / 4);
-    if (how == kind::infinite)
       r.messages = std::min(messages, r.bytes / net::message_overhead_bytes);
+    }
     if (messages == 0)
-      r.messages = std::max(net::tuner::floor_messages, r.bytes / net::tuner::bytes_per_message);
+      r.messages = net::tuner::messages_of(r.bytes);
     return r;
   }
   /// Between what it changes by itself. `dealt`: its messages were dealt out by its service's mailbox.

@@ -48,10 +48,10 @@ private:
     bool busy = false;  // more would have been sent
     bool alone = false; // next to nothing was before it on its way
   };
-  ring<point> marks_;
-  uint64_t sent_ = 0, marked_ = 0, read_ = 0;
   void measure(const point& of, duration round_trip, time_point now);
 
+  ring<point> marks_;
+  uint64_t sent_ = 0, marked_ = 0, read_ = 0;
   uint64_t window_ = window_min, rate_ = 0;
   bool busy_ = false;      // the window was full since the last mark
   bool measuring_ = false; // the shortest round trip

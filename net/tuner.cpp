@@ -43,7 +43,7 @@ uint64_t tuner::shrunk(uint64_t bytes, uint64_t consumed, uint64_t waiting, time
 }
 
 uint64_t tuner::messages_for(uint64_t bytes, uint64_t messages) const {
-  return range_.messages_too ? std::max(floor_messages, bytes / bytes_per_message) : messages;
+  return range_.messages_too ? messages_of(bytes) : messages;
 }
 
 } // namespace weir::net

@@ -31,6 +31,8 @@ public:
   uint64_t grown(const ration_options& now, const position& consumed, const position& granted);
   /// The ration after something came back, now `bytes`. `waiting`: what came and has not come back.
   uint64_t shrunk(uint64_t bytes, uint64_t consumed, uint64_t waiting, time_point now, duration round_trip);
+  /// The message ration that goes with so many bytes.
+  static uint64_t messages_of(uint64_t bytes) { return std::max(floor_messages, bytes / bytes_per_message); }
   /// What goes with a ration of so many bytes, where `messages` go with it now.
   uint64_t messages_for(uint64_t bytes, uint64_t messages) const;
 

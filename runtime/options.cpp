@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "net/tuner.hpp"
 #include "runtime/node_option_table.hpp"
 #include "runtime/values.hpp"
 
@@ -41,7 +42,7 @@ void resolve(node_options& o, const machine& m) {
     o.io_threads = std::clamp<uint32_t>(m.cores / 2, 1, 256);
   resolve_memory(o, m);
   if (o.ration_messages == 0 && o.ration != automatic)
-    o.ration_messages = std::clamp<uint64_t>(o.ration / 128, 16, mib);
+    o.ration_messages = std::min<uint64_t>(net::tuner::messages_of(o.ration), mib);
 }
 
 /// A demand of one field on another; the last argument is what the bound is, in words.

@@ -98,7 +98,7 @@ struct node_options {
   uint32_t grant_at = 4;
 
   /// Slices in which a larger message leaves. Smaller lets urgent messages through sooner, larger costs fewer
-  /// headers. Range 4 KiB to 1 MiB.
+  /// headers; where a link is known to be slow one lasts 1 ms at most. Range 4 KiB to 1 MiB.
   uint32_t fragment = 64 << 10;
 
   /// Bytes set aside for the answer before a call leaves. A larger answer must be funded when it comes, which
